@@ -1,0 +1,35 @@
+"""The errors of vicoset. Every message says what came, what is allowed and the nearest fix."""
+
+from __future__ import annotations
+
+
+class VicosetError(Exception):
+    """Root of every error that vicoset raises on purpose."""
+
+
+class BudgetError(VicosetError, ValueError):
+    """A budget that names no number of visual tokens to keep."""
+
+
+class ShapeError(VicosetError, ValueError):
+    """Tensors whose shapes do not belong together."""
+
+
+class DtypeError(VicosetError, TypeError):
+    """A tensor of a dtype the mathematics is not defined for."""
+
+
+class NonFiniteError(VicosetError, ValueError):
+    """NaN or infinity where a finite number is needed."""
+
+
+class ImageError(VicosetError, ValueError):
+    """Image ids that do not describe a partition of the visual tokens."""
+
+
+class IndexRangeError(VicosetError, ValueError):
+    """Positions or indices that point outside the sequence or are not unique."""
+
+
+class SettingError(VicosetError, ValueError):
+    """A setting outside the range in which the method is defined."""

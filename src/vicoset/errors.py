@@ -33,3 +33,11 @@ class IndexRangeError(VicosetError, ValueError):
 
 class SettingError(VicosetError, ValueError):
     """A setting outside the range in which the method is defined."""
+
+
+class UnsupportedError(VicosetError, NotImplementedError):
+    """A model, cache or call that cannot be compressed without going silently wrong."""
+
+
+class RuntimeStateError(VicosetError, RuntimeError):
+    """A context that is used twice, from two threads, or after the model has changed under it."""

@@ -1,12 +1,13 @@
 """Inner loops of the CPU solver, compiled by numba where it is installed (extra ``cpu``).
 
-Compiled, a round reads each number once and stores nothing on the way, which torch operations on
-whole matrices cannot do. Its sums are rough, added in another order than elsewhere; where a
-decision would hang on the last bits, a round says so and decides nothing.
+Compiled, a loop reads each number once and stores nothing on the way, which torch operations on
+whole matrices cannot do. Its sums are rough, added in another order than elsewhere, and therefore
+only good for decisions that do not hang on the last bits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple
 SLACK = 1e-5  # values closer than this, relatively, are not told apart by rough sums
 SCORE_LIMIT = 1 << 22  # most pairs of candidate and client that the scoring loop takes on
 BLOCK = 64  # clients that are skipped together once they are done
-DECIDED, UNDECIDED, EXHAUSTED = 0, 1, 2
 
 
 class Kernels(NamedTuple):
@@ -22,16 +22,16 @@ class Kernels(NamedTuple):
 
     Attributes:
         start: (offers [N, M], gains [N], best [M]) fills in the first gains and the largest offers.
-        refresh: (offers, best, cover [M], gains, need) recomputes gains in place, largest bound
-            first, until the ``need`` largest are up to date; the others stay upper bounds.
-        choose: (offers, cover, gains, pool, size, temperature, epsilon, picks [size]) scores the
-            pool and writes the picks; returns (one of the states above, number of picks).
-        enter: (offers, cover, gains, picks, keep) moves picks into the support; returns q_t.
+        refresh: (offers, best, cover [M], gains, order [N], need) recomputes gains in place along
+            ``order`` (falling bounds) until the ``need`` largest are up to date.
+        score: (offers, cover, candidates [P], temperature, epsilon, scores [P]) fills in the
+            responsibility scores; False when there are too many pairs for it.
+        enter: (offers, cover, picks) raises the cover in place; returns what it gained.
     """
 
     start: Callable[..., None]
     refresh: Callable[..., None]
-    choose: Callable[..., tuple[int, int]]
+    score: Callable[..., bool]
     enter: Callable[..., float]
 
 
@@ -57,20 +57,24 @@ def compiled() -> Kernels | None:
             gains[token] = total
 
     @jit
-    def open_ranges(best: Any, cover: Any) -> Any:
+    def open_ranges(best: Any, cover: Any, ranges: Any) -> int:
         """Ranges of clients, in whole blocks, to which some token can still add something."""
         clients = cover.shape[0]
-        ranges = np.empty(((clients + BLOCK - 1) // BLOCK, 2), dtype=np.int64)
         count = 0
         for begin in range(0, clients, BLOCK):
             end = min(begin + BLOCK, clients)
-            if (cover[begin:end] < best[begin:end]).any():
-                if count and ranges[count - 1, 1] == begin:
-                    ranges[count - 1, 1] = end
-                else:
-                    ranges[count, 0], ranges[count, 1] = begin, end
-                    count += 1
-        return ranges[:count]
+            is_open = False
+            for client in range(begin, end):
+                if cover[client] < best[client]:
+                    is_open = True
+                    break
+            if is_open and count and ranges[count - 1, 1] == begin:
+                ranges[count - 1, 1] = end
+            elif is_open:
+                ranges[count, 0] = begin
+                ranges[count, 1] = end
+                count += 1
+        return count
 
     @jit
     def gain(offer: Any, cover: Any) -> Any:
@@ -81,114 +85,95 @@ def compiled() -> Kernels | None:
         return total
 
     @jit
-    def refresh(offers: Any, best: Any, cover: Any, gains: Any, need: int) -> None:
-        ranges = open_ranges(best, cover)
-        largest = np.zeros(need, dtype=cover.dtype)  # the need largest up-to-date gains so far
-        least = 0  # where the smallest of them stands
-        for token in np.argsort(-gains):
-            if gains[token] <= largest[least]:
+    def refresh(offers: Any, best: Any, cover: Any, gains: Any, order: Any, need: int) -> None:
+        ranges = np.empty((cover.shape[0] // BLOCK + 1, 2), dtype=np.int64)
+        count = open_ranges(best, cover, ranges)
+        # A heap of the need largest up-to-date gains so far, the smallest of them on top.
+        largest = np.zeros(need, dtype=cover.dtype)
+        for n in range(order.shape[0]):
+            token = order[n]
+            if gains[token] <= largest[0]:
                 return  # no bound behind this one can reach the top; zero gains never need to
             total = cover.dtype.type(0)
-            offer = offers[token]
-            for n in range(len(ranges)):  # slices, so that the inner loop becomes vector code
-                part = slice(ranges[n, 0], ranges[n, 1])
-                total += gain(offer[part], cover[part])
+            for r in range(count):  # slices, so that the inner loop becomes vector code
+                begin, end = ranges[r, 0], ranges[r, 1]
+                total += gain(offers[token, begin:end], cover[begin:end])
             gains[token] = total
-            if total > largest[least]:
-                largest[least] = total
-                least = int(largest.argmin())
+            if total > largest[0]:
+                hole = 0
+                while 2 * hole + 1 < need:
+                    child = 2 * hole + 1
+                    if child + 1 < need and largest[child + 1] < largest[child]:
+                        child += 1
+                    if largest[child] >= total:
+                        break
+                    largest[hole] = largest[child]
+                    hole = child
+                largest[hole] = total
 
     @jit
-    def score(offers: Any, cover: Any, candidates: Any, temperature: Any, epsilon: Any) -> Any:
-        """Responsibility scores of the candidates; empty when there are too many pairs."""
+    def score(
+        offers: Any, cover: Any, candidates: Any, temperature: Any, epsilon: Any, scores: Any
+    ) -> bool:
         zero = cover.dtype.type(0)
-        best = np.zeros_like(cover)
-        for token in candidates:
-            offer = offers[token]
-            for client in range(cover.shape[0]):
-                best[client] = max(best[client], offer[client] - cover[client])
-        alive = np.flatnonzero(best > zero)
-        pairs = len(candidates) * len(alive)
-        if pairs > SCORE_LIMIT:
-            return np.empty(0, dtype=cover.dtype)
-        best = best[alive]
-        sharp = cover.dtype.type(1) / (best * temperature + epsilon)
-        # A candidate without residual takes the same share of a client as any other such one.
-        bottom = np.exp(-best * sharp)
-        total = bottom * cover.dtype.type(len(candidates))
-        where = np.empty(pairs, dtype=np.int32)
-        weight = np.empty(pairs, dtype=cover.dtype)
-        ends = np.empty(len(candidates), dtype=np.int64)
-        count = 0
-        for p in range(len(candidates)):
+        pool, clients = candidates.shape[0], cover.shape[0]
+        best = np.zeros(clients, dtype=cover.dtype)
+        for p in range(pool):
             offer = offers[candidates[p]]
-            for a in range(len(alive)):
-                residual = offer[alive[a]] - cover[alive[a]]
+            for client in range(clients):
+                best[client] = max(best[client], offer[client] - cover[client])
+        alive = np.empty(clients, dtype=np.int64)
+        count = 0
+        for client in range(clients):
+            if best[client] > zero:
+                alive[count] = client
+                count += 1
+        if pool * count > SCORE_LIMIT:
+            return False
+        sharp = np.empty(count, dtype=cover.dtype)
+        bottom = np.empty(count, dtype=cover.dtype)
+        total = np.empty(count, dtype=cover.dtype)
+        for a in range(count):
+            high = best[alive[a]]
+            sharp[a] = 1 / (high * temperature + epsilon)
+            # A candidate without residual takes the same share as any other such one.
+            bottom[a] = math.exp(-high * sharp[a])
+            total[a] = bottom[a] * pool
+        where = np.empty(pool * count, dtype=np.int32)
+        weight = np.empty(pool * count, dtype=cover.dtype)
+        ends = np.empty(pool, dtype=np.int64)
+        pairs = 0
+        for p in range(pool):
+            offer = offers[candidates[p]]
+            for a in range(count):
+                client = alive[a]
+                residual = offer[client] - cover[client]
                 if residual > zero:
-                    share = np.exp((residual - best[a]) * sharp[a])
+                    share = math.exp((residual - best[client]) * sharp[a])
                     total[a] += share - bottom[a]
-                    where[count] = a
-                    weight[count] = share * residual
-                    count += 1
-            ends[p] = count
-        scores = np.empty(len(candidates), dtype=cover.dtype)
+                    where[pairs] = a
+                    weight[pairs] = share * residual
+                    pairs += 1
+            ends[p] = pairs
         begin = 0
-        for p in range(len(candidates)):
+        for p in range(pool):
             value = zero
             for n in range(begin, ends[p]):
                 value += weight[n] / total[where[n]]
             scores[p] = value
             begin = ends[p]
-        return scores
+        return True
 
     @jit
-    def choose(
-        offers: Any,
-        cover: Any,
-        gains: Any,
-        pool: int,
-        size: int,
-        temperature: Any,
-        epsilon: Any,
-        picks: Any,
-    ) -> tuple[int, int]:
-        limit = gains.dtype.type(0)
-        if len(gains) > pool:
-            limit = np.partition(gains, len(gains) - pool)[len(gains) - pool]
-        limit = limit * gains.dtype.type(1 - SLACK)
-        candidates = np.flatnonzero((gains >= limit) & (gains > 0))
-        if len(candidates) == 0:
-            return EXHAUSTED, 0
-        if len(candidates) > pool:
-            return UNDECIDED, 0
-        if len(candidates) <= size:
-            picks[: len(candidates)] = candidates
-            return DECIDED, len(candidates)
-        dtype = gains.dtype.type
-        scores = score(offers, cover, candidates, dtype(temperature), dtype(epsilon))
-        if len(scores) == 0:
-            return UNDECIDED, 0
-        order = np.argsort(-scores)
-        if scores[order[size]] >= scores[order[size - 1]] * (1 - SLACK):
-            return UNDECIDED, 0
-        picks[:] = candidates[np.sort(order[:size])]
-        return DECIDED, size
-
-    @jit
-    def enter(offers: Any, cover: Any, gains: Any, picks: Any, keep: int) -> float:
-        cut = len(gains) - keep
-        largest = np.partition(gains, cut)[cut:] if cut > 0 else gains
-        possible = 0.0
-        for gain in largest:
-            possible += max(gain, 0.0)
-        better = cover.copy()
-        for token in picks:
-            offer = offers[token]
+    def enter(offers: Any, cover: Any, picks: Any) -> float:
+        before = cover.copy()
+        for p in range(picks.shape[0]):
+            offer = offers[picks[p]]
             for client in range(cover.shape[0]):
-                better[client] = max(better[client], offer[client])
-        gained = (better - cover).sum()
-        cover[:] = better
-        gains[picks] = -1
-        return min(gained / possible, 1.0) if possible > 0 else 0.0
+                cover[client] = max(cover[client], offer[client])
+        gained = 0.0
+        for client in range(cover.shape[0]):
+            gained += cover[client] - before[client]
+        return gained
 
-    return Kernels(start, refresh, choose, enter)
+    return Kernels(start, refresh, score, enter)

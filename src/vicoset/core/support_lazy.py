@@ -1,9 +1,9 @@
 """The solver on a CPU: the same support, without looking where nothing can have changed.
 
 Gains only fall (F is submodular), so a gain computed in an earlier round is an upper bound, and a
-token whose bound cannot reach the pool is left alone. Rounds run in compiled loops (``kernels``)
-where numba is installed, on rough sums; a round whose outcome hangs on the last bits is decided
-here, exactly as the dense path decides it.
+token whose bound cannot reach the pool (or the K largest, for the certificate) is left alone.
+Where numba is installed, compiled loops (``kernels``) do the work on rough sums; a cut between
+values too close to tell is decided here, exactly as the dense path decides it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vicoset.core.kernels import DECIDED, SLACK, UNDECIDED, Kernels, compiled
+from vicoset.core.kernels import SLACK, Kernels, compiled
 from vicoset.core.scores import EPSILON, responsibility_scores, round_progress
 
 CHUNK = 1 << 17  # elements per step: temporaries of half a MiB stay in a core's cache
 STEP = 256  # tokens brought up to date before the floor is looked at again
+COMPILE_FROM = 1 << 20  # matrices below this many elements are not worth compiling for
 
 
 def select_lazy(
@@ -25,12 +26,8 @@ def select_lazy(
     pool: int,
     temperature: float,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Arguments and result as in ``support._select_dense``.
-
-    Marginals that were not looked at again enter q_t as their bounds, so that q_t and the
-    certificate may come out a little low, never too high.
-    """
-    loops = compiled()
+    """Arguments and result as in ``support._select_dense``."""
+    loops = compiled() if offers.numel() >= COMPILE_FROM else None
     state = _Plain(offers) if loops is None else _Compiled(offers, loops)
     free = torch.ones(len(offers), dtype=torch.bool)
     keep = sum(sizes)
@@ -42,8 +39,8 @@ def select_lazy(
     progress: list[float] = []
     for done, size in enumerate(sizes):
         if done or first is not None:
-            state.refresh(pool)
-        picks = state.choose(pool, size, temperature, opening=not done and first is None)
+            state.refresh(max(pool, keep))
+        picks = state.choose(pool, size, temperature)
         if not len(picks):  # nothing left to gain: the lowest free indices
             entered.append(free.nonzero()[: sum(sizes[done:]), 0])
             progress += [0.0] * (len(sizes) - done)
@@ -90,17 +87,16 @@ class _Plain:
             if len(rows) > STEP:
                 rows = rows[gains[rows].topk(STEP).indices]
 
-    def choose(self, pool: int, size: int, temperature: float, opening: bool) -> Tensor:
+    def choose(self, pool: int, size: int, temperature: float) -> Tensor:
         """The tokens that enter, ascending; fewer than ``size`` when no more of them gain."""
         last = self.gains.topk(min(pool, len(self.gains))).values[-1]
         candidates = ((self.gains >= last * (1.0 - SLACK)) & (self.gains > 0)).nonzero()[:, 0]
-        residual = self._residual(candidates)
         if len(candidates) > pool:
-            chosen = _largest(residual.sum(1), pool)
-            candidates, residual = candidates[chosen], residual[chosen]
+            exact = self._residual(candidates).sum(1)
+            candidates = candidates[_largest(exact, pool)]
         if len(candidates) <= size:
             return candidates
-        return candidates[_largest(responsibility_scores(residual, temperature), size)]
+        return self._best(candidates, size, temperature)
 
     def enter(self, picks: Tensor, keep: int) -> float:
         """Move picks into the support; q_t."""
@@ -110,37 +106,54 @@ class _Plain:
         self.gains[picks] = -1.0
         return float(progress)
 
+    def _best(self, candidates: Tensor, size: int, temperature: float) -> Tensor:
+        """The ``size`` candidates with the largest scores, ascending."""
+        scores = responsibility_scores(self._residual(candidates), temperature)
+        return candidates[_largest(scores, size)]
+
     def _residual(self, rows: Tensor) -> Tensor:
         return self.offers.index_select(0, rows).sub_(self.cover).clamp_min_(0.0)
 
 
 class _Compiled(_Plain):
-    """The same by compiled loops; torch decides what they leave undecided."""
+    """The same by compiled loops."""
 
     def __init__(self, offers: Tensor, loops: Kernels) -> None:
         self.offers, self.loops = offers, loops
         self.cover = offers.new_zeros(offers.shape[1])
         self.gains = offers.new_empty(len(offers))
         self.best = torch.empty_like(self.cover)
+        self.fresh = True  # on an empty cover every residual is positive: torch scores faster
         loops.start(offers.numpy(), self.gains.numpy(), self.best.numpy())
-        self.views = (offers.numpy(), self.cover.numpy(), self.gains.numpy())
 
     def refresh(self, need: int) -> None:
-        offers, cover, gains = self.views
-        self.loops.refresh(offers, self.best.numpy(), cover, gains, need)
-
-    def choose(self, pool: int, size: int, temperature: float, opening: bool) -> Tensor:
-        if not opening:  # on an empty cover every residual is positive, which torch does faster
-            picks = self.cover.new_empty(size, dtype=torch.int64)
-            state, count = self.loops.choose(
-                *self.views, pool, size, temperature, EPSILON, picks.numpy()
-            )
-            if state != UNDECIDED:
-                return picks[:count] if state == DECIDED else picks[:0]
-        return super().choose(pool, size, temperature, opening)
+        order = self.gains.argsort(descending=True)
+        self.loops.refresh(
+            self.offers.numpy(),
+            self.best.numpy(),
+            self.cover.numpy(),
+            self.gains.numpy(),
+            order.numpy(),
+            need,
+        )
 
     def enter(self, picks: Tensor, keep: int) -> float:
-        return self.loops.enter(*self.views, picks.numpy(), keep)
+        possible = float(self.gains.topk(keep).values.clamp_min(0.0).sum())
+        gained = self.loops.enter(self.offers.numpy(), self.cover.numpy(), picks.numpy())
+        self.gains[picks] = -1.0
+        self.fresh = False
+        return min(gained / possible, 1.0) if possible > 0 else 0.0
+
+    def _best(self, candidates: Tensor, size: int, temperature: float) -> Tensor:
+        scores = self.gains.new_empty(len(candidates))
+        kind = scores.numpy().dtype.type
+        arrays = (self.offers.numpy(), self.cover.numpy(), candidates.numpy())
+        numbers = (kind(temperature), kind(EPSILON))
+        if not self.fresh and self.loops.score(*arrays, *numbers, scores.numpy()):
+            top = scores.topk(size + 1)
+            if top.values[-1] < top.values[-2] * (1.0 - SLACK):
+                return candidates[top.indices[:-1].sort().values]
+        return super()._best(candidates, size, temperature)
 
 
 def _largest(values: Tensor, count: int) -> Tensor:

@@ -169,8 +169,8 @@ def memory(side: int, keep: int) -> None:
         return
     small = population(6)
     small_readings = [block.read() for block in blocks(6)]
-    for warm in (small.states, small.states.float()):  # compile and load everything first
-        coreset.build_coreset(small._replace(states=warm), small_readings, 20)
+    coreset.build_coreset(small, small_readings, 20)  # load and compile everything first
+    select_support(torch.rand(1300, 1000) ** 8, 40)
     page = population(side)
     readings = [block.read() for block in blocks(side)]
     grounding = coreset.ground(readings)
@@ -190,7 +190,11 @@ def memory(side: int, keep: int) -> None:
 
 def child(*words: object, threads: int = 1) -> None:
     """Run one table in a process of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin would lose a core to any busy neighbour
+    }
     command = [sys.executable, __file__, *map(str, words)]
     subprocess.run(command, check=True, env=environment)
 

@@ -41,3 +41,23 @@ class UnsupportedError(VicosetError, NotImplementedError):
 
 class RuntimeStateError(VicosetError, RuntimeError):
     """A context that is used twice, from two threads, or after the model has changed under it."""
+
+
+class PlanError(VicosetError, ValueError):
+    """A plan that no decoder could run, or not this one."""
+
+
+class UnknownNameError(VicosetError, LookupError):
+    """A name under which nothing is registered."""
+
+
+class MethodError(VicosetError, ValueError):
+    """A method that is incomplete, registered twice, or given a scene it cannot read."""
+
+
+class UncertifiedModelError(VicosetError, ValueError):
+    """A model family whose rows nobody has certified."""
+
+
+class PositionError(VicosetError, ValueError):
+    """Multimodal positions that do not describe the grids of the images."""

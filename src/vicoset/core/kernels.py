@@ -22,7 +22,8 @@ class Kernels(NamedTuple):
 
     Attributes:
         start: (offers [N, M], gains [N], best [M]) fills in the first gains and the largest offers.
-        refresh: (offers, best, cover [M], gains, order [N], need) recomputes gains in place along
+        gains: (offers, best, cover [M], gains) recomputes the positive gains in place.
+        refresh: (offers, best, cover, gains, order [N], need) recomputes gains in place along
             ``order`` (falling bounds) until the ``need`` largest are up to date.
         score: (offers, cover, candidates [P], temperature, epsilon, scores [P]) fills in the
             responsibility scores; False when there are too many pairs for it.
@@ -30,6 +31,7 @@ class Kernels(NamedTuple):
     """
 
     start: Callable[..., None]
+    gains: Callable[..., None]
     refresh: Callable[..., None]
     score: Callable[..., bool]
     enter: Callable[..., float]
@@ -85,6 +87,22 @@ def compiled() -> Kernels | None:
         return total
 
     @jit
+    def token_gain(offer: Any, cover: Any, ranges: Any, count: int) -> Any:
+        total = cover.dtype.type(0)
+        for r in range(count):  # slices, so that the inner loop becomes vector code
+            begin, end = ranges[r, 0], ranges[r, 1]
+            total += gain(offer[begin:end], cover[begin:end])
+        return total
+
+    @jit
+    def gains_of(offers: Any, best: Any, cover: Any, gains: Any) -> None:
+        ranges = np.empty((cover.shape[0] // BLOCK + 1, 2), dtype=np.int64)
+        count = open_ranges(best, cover, ranges)
+        for token in range(offers.shape[0]):
+            if gains[token] > 0:
+                gains[token] = token_gain(offers[token], cover, ranges, count)
+
+    @jit
     def refresh(offers: Any, best: Any, cover: Any, gains: Any, order: Any, need: int) -> None:
         ranges = np.empty((cover.shape[0] // BLOCK + 1, 2), dtype=np.int64)
         count = open_ranges(best, cover, ranges)
@@ -94,10 +112,7 @@ def compiled() -> Kernels | None:
             token = order[n]
             if gains[token] <= largest[0]:
                 return  # no bound behind this one can reach the top; zero gains never need to
-            total = cover.dtype.type(0)
-            for r in range(count):  # slices, so that the inner loop becomes vector code
-                begin, end = ranges[r, 0], ranges[r, 1]
-                total += gain(offers[token, begin:end], cover[begin:end])
+            total = token_gain(offers[token], cover, ranges, count)
             gains[token] = total
             if total > largest[0]:
                 hole = 0
@@ -176,4 +191,4 @@ def compiled() -> Kernels | None:
             gained += cover[client] - before[client]
         return gained
 
-    return Kernels(start, refresh, score, enter)
+    return Kernels(start, gains_of, refresh, score, enter)

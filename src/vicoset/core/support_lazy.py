@@ -8,6 +8,9 @@ values too close to tell is decided here, exactly as the dense path decides it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 from torch import Tensor
 
@@ -116,40 +119,58 @@ class _Plain:
 
 
 class _Compiled(_Plain):
-    """The same by compiled loops."""
+    """The same by compiled loops; the two passes over everything use all of torch's threads."""
 
     def __init__(self, offers: Tensor, loops: Kernels) -> None:
         self.offers, self.loops = offers, loops
         self.cover = offers.new_zeros(offers.shape[1])
         self.gains = offers.new_empty(len(offers))
-        self.best = torch.empty_like(self.cover)
-        self.fresh = True  # on an empty cover every residual is positive: torch scores faster
-        loops.start(offers.numpy(), self.gains.numpy(), self.best.numpy())
+        self.rounds = 0
+        best = self.cover.repeat(torch.get_num_threads(), 1)
+        self._spread(loops.start, lambda n, part: (self.offers[part], self.gains[part], best[n]))
+        self.best = best.amax(0)
 
     def refresh(self, need: int) -> None:
+        if self.rounds == 1:  # bounds from an empty cover rule nothing out
+            self._spread(
+                self.loops.gains,
+                lambda n, part: (self.offers[part], self.best, self.cover, self.gains[part]),
+            )
+            return
         order = self.gains.argsort(descending=True)
-        self.loops.refresh(
-            self.offers.numpy(),
-            self.best.numpy(),
-            self.cover.numpy(),
-            self.gains.numpy(),
-            order.numpy(),
-            need,
-        )
+        views = (self.offers.numpy(), self.best.numpy(), self.cover.numpy(), self.gains.numpy())
+        self.loops.refresh(*views, order.numpy(), need)
+
+    def _spread(
+        self, loop: Callable[..., None], arguments: Callable[[int, slice], tuple[Tensor, ...]]
+    ) -> None:
+        """Run a loop over all tokens, a range of them on each thread."""
+        threads = torch.get_num_threads()
+        ends = [len(self.offers) * n // threads for n in range(threads + 1)]
+        calls = [
+            [tensor.numpy() for tensor in arguments(n, slice(ends[n], ends[n + 1]))]
+            for n in range(threads)
+        ]
+        if threads == 1:
+            loop(*calls[0])
+            return
+        with ThreadPoolExecutor(threads) as workers:
+            list(workers.map(lambda call: loop(*call), calls))
 
     def enter(self, picks: Tensor, keep: int) -> float:
         possible = float(self.gains.topk(keep).values.clamp_min(0.0).sum())
         gained = self.loops.enter(self.offers.numpy(), self.cover.numpy(), picks.numpy())
         self.gains[picks] = -1.0
-        self.fresh = False
+        self.rounds += 1
         return min(gained / possible, 1.0) if possible > 0 else 0.0
 
     def _best(self, candidates: Tensor, size: int, temperature: float) -> Tensor:
         scores = self.gains.new_empty(len(candidates))
         kind = scores.numpy().dtype.type
+        # On an empty cover every residual is positive, and torch scores those faster.
         arrays = (self.offers.numpy(), self.cover.numpy(), candidates.numpy())
         numbers = (kind(temperature), kind(EPSILON))
-        if not self.fresh and self.loops.score(*arrays, *numbers, scores.numpy()):
+        if self.rounds and self.loops.score(*arrays, *numbers, scores.numpy()):
             top = scores.topk(size + 1)
             if top.values[-1] < top.values[-2] * (1.0 - SLACK):
                 return candidates[top.indices[:-1].sort().values]

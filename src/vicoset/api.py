@@ -1,0 +1,104 @@
+"""The two lines: ``with compress(model, "gmc-h2", keep=128) as run: model.generate(...)``."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from vicoset.core.settings import Settings
+from vicoset.errors import PlanError
+from vicoset.plan import Keep, Plan, plan_named
+from vicoset.runtime.engine import PREFIXES, Engine, depth_of
+from vicoset.runtime.record import Record, Records
+
+
+class Run:
+    """A plan on a model: a context manager, or :meth:`attach` and :meth:`detach` by hand.
+
+    Attributes:
+        last: the record of the latest prompt (records, for a batch); None before the first.
+        records: all records, a row each.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def plan(self) -> Plan:
+        """What is being run."""
+        return self._engine.plan
+
+    @property
+    def last(self) -> Record | Records | None:
+        """The record of the latest prompt."""
+        return self._engine.last
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of all prompts so far."""
+        return self._engine.records
+
+    def attach(self) -> Run:
+        """Compress the model's prompts from here on."""
+        self._engine.attach()
+        return self
+
+    def detach(self) -> None:
+        """Leave the model as it was; the records stay."""
+        self._engine.detach()
+
+    def __enter__(self) -> Run:
+        """Attach."""
+        return self.attach()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Detach, also after an exception."""
+        self.detach()
+
+
+def compress(
+    model: Any,
+    plan: str | Plan = "gmc-h2",
+    keep: Keep | int | float = 128,
+    *,
+    prefix: str = "gathered",
+    settings: Settings | None = None,
+    allow_uncertified: bool = False,
+) -> Run:
+    """Compress the visual tokens of a Hugging Face vision-language model inside its decoder.
+
+    Args:
+        model: a stock model; its own ``generate`` and forward are used as before.
+        plan: a preset ("gmc-h1", "gmc-h2", "gmc-l16", "gmc@7") or a plan of your own.
+        keep: how many visual tokens of each prompt: ``Keep``, an int (a count) or a float (a
+            fraction). Stages with a budget of their own use theirs.
+        prefix: ``"gathered"`` (blocks before the boundary keep K entries while decoding),
+            ``"dense"`` (they keep all N) or ``"replay"`` (no cache; the functional specification).
+        settings: the method's numbers.
+        allow_uncertified: go on with a model family that no contract test covers.
+
+    Returns:
+        a :class:`Run`; nothing happens to the model before it is attached or entered.
+    """
+    if prefix not in PREFIXES:
+        raise PlanError(
+            f"prefix={prefix!r}; allowed are {', '.join(map(repr, PREFIXES))}. "
+            "The default is 'gathered'."
+        )
+    if isinstance(plan, str):
+        plan = plan_named(plan, depth_of(model))
+    return Run(
+        Engine(
+            model,
+            plan,
+            Keep.parse(keep),
+            prefix=prefix,
+            settings=settings,
+            allow_uncertified=allow_uncertified,
+        )
+    )

@@ -1,0 +1,112 @@
+"""The grounded message coreset: tokens that jointly cover what the prompt reads, sees and spans."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from vicoset.core import messages
+from vicoset.core.clients import Clients
+from vicoset.core.coreset import Population, Reading, clients_of, ground
+from vicoset.core.coverage import bank_report, ratio
+from vicoset.core.support import Support, select_support
+from vicoset.methods.base import (
+    VIEWS,
+    Scene,
+    Selection,
+    View,
+    attention_of,
+    check_finite,
+    check_keep,
+    check_views,
+)
+from vicoset.methods.registry import register_selector
+
+
+@register_selector
+@dataclass(frozen=True)
+class GMC:
+    """Grounded message coreset selection; its numbers are the scene's settings."""
+
+    name: ClassVar[str] = "gmc"
+    query_aware: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({VIEWS})
+
+    def select(self, scene: Scene, keep: int) -> Selection:
+        """Cover the grounded, appearance and spatial clients with ``keep`` tokens."""
+        check_keep(scene, keep)
+        check_views(scene, self.name)
+        readings = [reading_of(scene, view) for view in scene.views]
+        check_finite({"states": scene.states, "coordinates": scene.coordinates})
+        for view, reading in zip(scene.views, readings, strict=True):
+            check_finite({f"{n} of block {view.block}": t for n, t in reading._asdict().items()})
+        people = Population(scene.states, scene.coordinates, scene.image_ids, scene.images)
+        grounding = ground(readings, scene.settings)
+        clients = clients_of(people, grounding, scene.settings)
+        support = select_support(
+            clients.matrix,
+            keep,
+            scene.image_ids,
+            scene.images,
+            scene.settings.solver_batch(len(scene.states)),
+            scene.settings.pool_factor,
+            scene.settings.responsibility_temperature,
+        )
+        evidence = {**_coverage(clients, support), **_queries(scene)}
+        evidence["finite"] = torch.isfinite(scene.states).all() & support.cover.isfinite().all()
+        return Selection(support.indices, evidence, grounding)
+
+
+def reading_of(scene: Scene, view: View) -> Reading:
+    """A [H, T, N] and Z [H, N, r] of a view."""
+    settings = scene.settings
+    probe = _probe(scene.states.shape[1], settings.probe_rank, settings.probe_seed)
+    columns = view.output_probe(probe.to(view.values.device))
+    return Reading(
+        attention=attention_of(scene, view),
+        messages=messages.message_coordinates(view.values, columns.to(view.values.device)),
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _probe(width: int, rank: int, seed: int) -> Tensor:
+    """P [d, r], the same tensor for all heads, views and samples of a model."""
+    return messages.probe(width, rank, seed)
+
+
+def _coverage(clients: Clients, support: Support) -> dict[str, Any]:
+    """F(S), F(V), their ratio, c_B with its q_t, and the banks; tensors, so nothing waits."""
+    report = bank_report(clients, support.cover)
+    total = report.attainable.sum()
+    return {
+        "value": support.value,
+        "total": total,
+        "ratio": ratio(support.value, total),
+        "certificate": support.certificate,
+        "progress": support.progress,
+        "start_value": support.start_value,
+        "banks": report.names,
+        "bank_numerator": report.covered,
+        "bank_denominator": report.attainable,
+        "bank_saturation": report.saturation,
+        "bank_share": report.share,
+        "bank_nominal": report.nominal,
+        "bank_deployed": report.deployed,
+        "bank_rows": report.rows,
+        "bank_active": report.active,
+    }
+
+
+def _queries(scene: Scene) -> dict[str, Any]:
+    """How many prompt rows were read, of how many, and whether ``max_queries`` bound."""
+    read, potential = len(scene.queries), scene.potential_queries
+    if potential is None and read < scene.settings.max_queries:
+        potential = read
+    found: dict[str, Any] = {"queries_read": read, "blocks": [view.block for view in scene.views]}
+    if potential is not None:
+        found |= {"queries_potential": potential, "queries_bounded": read < potential}
+    return found

@@ -1,0 +1,49 @@
+"""Transport: each carrier becomes the weighted mean of the tokens it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vicoset.core import realise
+from vicoset.methods.base import Realisation, Scene, Selection, check_finite
+from vicoset.methods.registry import register_realiser
+
+
+@register_realiser
+@dataclass(frozen=True)
+class Transport:
+    """Move the population into the carriers, at the carriers' own RMS.
+
+    Masses follow the grounded energy where the selector read the prompt; otherwise every token
+    weighs 1.
+    """
+
+    name: ClassVar[str] = "transport"
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def realise(self, scene: Scene, selection: Selection) -> Realisation:
+        """Assign every token to a carrier of its image and average."""
+        settings, states = scene.settings, scene.states
+        check_finite({"states": states})
+        assignment = realise.assign(
+            states,
+            scene.coordinates,
+            scene.image_ids,
+            selection.indices,
+            images=scene.images,
+            weight=settings.assignment_weight,
+            temperature=settings.spatial_temperature,
+            margin=settings.assignment_margin,
+            gate_scale=settings.gate_scale,
+            gate_power=settings.gate_power,
+        )
+        if selection.grounding is None:
+            mass = assignment.gate.new_ones(len(states))
+        else:
+            energy = selection.grounding.energy.to(states.device)
+            mass = realise.population_mass(energy, assignment.gate, settings.population_strength)
+        moved = realise.transport(
+            states, selection.indices, assignment.carrier, mass, settings.transport_strength
+        )
+        return Realisation(moved, assignment.carrier, mass, assignment.gate)

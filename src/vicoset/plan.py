@@ -1,0 +1,312 @@
+"""What to compress, where, and how far: budgets, stages, plans and the work they leave."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from vicoset.core.budget import realised_keep
+from vicoset.errors import BudgetError, PlanError
+from vicoset.methods import registry
+from vicoset.methods.base import Realiser, Selector
+
+PAPER_BLOCKS = 28  # depth of the decoder on which the paper names its points H1, H2 and L16
+DEFAULT_REALISER = "transport"
+
+
+@dataclass(frozen=True, repr=False)
+class Keep:
+    """A budget of visual tokens: a count or a fraction, exactly one of the two.
+
+    Attributes:
+        tokens: K_requested, from 1 on.
+        fraction: of N, in (0, 1]; rounded half up, at least one token.
+    """
+
+    tokens: int | None = None
+    fraction: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what names no number of tokens."""
+        if (self.tokens is None) == (self.fraction is None):
+            got = "neither" if self.tokens is None else f"both, {self!r}"
+            raise BudgetError(
+                f"Keep got {got}; exactly one of tokens= and fraction= is allowed. "
+                "Write Keep(tokens=128) or Keep(fraction=0.1)."
+            )
+        if isinstance(self.fraction, int) and not isinstance(self.fraction, bool):
+            object.__setattr__(self, "fraction", float(self.fraction))  # an int would be a count
+        count: object = self.tokens
+        if count is not None and not (isinstance(count, int) and count >= 1):
+            raise BudgetError(
+                f"tokens={count!r}; allowed are whole numbers from 1 on. "
+                "Write Keep(tokens=128), or Keep(fraction=0.1) for a share."
+            )
+        realised_keep(self._request, 1)
+
+    @classmethod
+    def parse(cls, value: Keep | int | float) -> Keep:
+        """An int is a count, a float in (0, 1] a fraction, a Keep itself."""
+        if isinstance(value, Keep):
+            return value
+        if isinstance(value, int):
+            return cls(tokens=value)
+        realised_keep(value, 1)
+        return cls(fraction=value)
+
+    def of(self, tokens: int, images: int = 1) -> int:
+        """Realised K = min(N, max(K_requested, I)).
+
+        Args:
+            tokens: N.
+            images: I.
+        """
+        return realised_keep(self._request, tokens, images)
+
+    def note(self, tokens: int, images: int = 1) -> str | None:
+        """What a reader should know when the realised K is not what was asked for.
+
+        Args:
+            tokens: N.
+            images: I.
+        """
+        asked = self.of(tokens) if self.tokens is None else self.tokens
+        kept = self.of(tokens, images)
+        if asked == kept:
+            return None
+        what = repr(self) if self.fraction is None else f"{self!r}, {asked} of {tokens} tokens,"
+        over = asked > kept
+        bound = f"above the {tokens} visual tokens" if over else f"below the {images} images"
+        return f"{what} is {bound} of this prompt; realised K = {kept}"
+
+    @property
+    def _request(self) -> int | float:
+        request = self.fraction if self.tokens is None else self.tokens
+        assert request is not None
+        return request
+
+    def __str__(self) -> str:
+        """``128`` or ``10%``."""
+        return str(self.tokens) if self.fraction is None else f"{self.fraction * 100:g}%"
+
+    def __repr__(self) -> str:
+        """``Keep(tokens=128)`` or ``Keep(fraction=0.1)``."""
+        given = [f"{n}={v!r}" for n, v in vars(self).items() if v is not None]
+        return f"Keep({', '.join(given)})"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One compaction.
+
+    Attributes:
+        boundary: p; it happens before block p, 0 is the decoder's input.
+        selector: chooses what stays.
+        realiser: decides what each carrier holds.
+        keep: the stage's own budget; None for the run's.
+    """
+
+    boundary: int
+    selector: Selector
+    realiser: Realiser
+    keep: Keep | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not run anywhere."""
+        p: object = self.boundary
+        if isinstance(p, bool) or not isinstance(p, int) or p < 0:
+            raise PlanError(
+                f"boundary={p!r}; allowed are whole numbers from 0 (the decoder's input) on. "
+                "Write boundary=2 to compress before block 2."
+            )
+        for role, verb in (("selector", "select"), ("realiser", "realise")):
+            method = getattr(self, role)
+            if isinstance(method, type) or not callable(getattr(method, verb, None)):
+                raise PlanError(
+                    f"{role}={method!r} is no {role}; allowed are objects with a method {verb}(). "
+                    f"Make one by its class, or by registry.{role}(name)."
+                )
+        if self.keep is not None and not isinstance(self.keep, Keep):
+            raise PlanError(
+                f"keep={self.keep!r} of a stage is a {type(self.keep).__name__}; allowed are Keep "
+                f"and None (the run's budget). Write keep=Keep.parse({self.keep!r})."
+            )
+
+    def __str__(self) -> str:
+        """``selector+realiser@p``, with the stage's own budget where it has one."""
+        own = "" if self.keep is None else f" keep {self.keep}"
+        return f"{self.selector.name}+{self.realiser.name}@{self.boundary}{own}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages in the order in which a prompt meets them.
+
+    Attributes:
+        name: for people.
+        stages: boundaries strictly ascending.
+        notes: what a reader should know about how the plan was made; no part of what it is.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse an empty plan and boundaries that do not ascend."""
+        object.__setattr__(self, "stages", tuple(self.stages))
+        if not self.name or not self.stages:
+            raise PlanError(
+                f"plan {self.name!r} has {len(self.stages)} stages; a name and at least one stage "
+                "are needed. plan_named('gmc-h2', depth) makes a plan of one."
+            )
+        p = self.boundaries
+        if any(after <= before for before, after in itertools.pairwise(p)):
+            raise PlanError(
+                f"plan {self.name!r} has the boundaries {list(p)}; allowed are strictly ascending "
+                f"ones. Order the stages as {sorted(set(p))}, one stage per boundary."
+            )
+
+    @property
+    def boundaries(self) -> tuple[int, ...]:
+        """p of every stage."""
+        return tuple(stage.boundary for stage in self.stages)
+
+    def digest(self) -> str:
+        """16 hex digits that change with the name, a boundary, a budget or a method's number."""
+        content = {
+            "name": self.name,
+            "stages": [
+                {
+                    "boundary": stage.boundary,
+                    "selector": _described(stage.selector),
+                    "realiser": _described(stage.realiser),
+                    "keep": None if stage.keep is None else vars(stage.keep),
+                }
+                for stage in self.stages
+            ],
+        }
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_refuse)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def check_depth(self, depth: int) -> None:
+        """Raise when a boundary lies behind the last block.
+
+        Args:
+            depth: L, blocks of the decoder.
+        """
+        last = self.boundaries[-1]
+        if last >= depth:
+            raise PlanError(
+                f"plan {self.name!r} has a boundary p = {last}, and this model has {depth} blocks; "
+                f"allowed are 0 to {depth - 1}. Choose a smaller p, such as @{depth // 2}."
+            )
+
+
+class Preset(NamedTuple):
+    """A plan of one stage that has a name; ``rescaled`` points keep their share of the depth."""
+
+    selector: str
+    boundary: int
+    rescaled: bool = False
+
+
+PRESETS = {
+    "gmc-h1": Preset("gmc", 1),
+    "gmc-h2": Preset("gmc", 2),
+    "gmc-l16": Preset("gmc", 16, rescaled=True),
+}
+_AT = re.compile(r"([^@+]+)(?:\+([^@+]+))?@([0-9]+)")
+
+
+def plan_named(text: str, depth: int) -> Plan:
+    """The plan of a name: a preset, ``selector@p`` (which transports) or ``selector+realiser@p``.
+
+    Args:
+        text: such as ``gmc-h2``, ``gmc@7``, ``random+drop@2``.
+        depth: L, blocks of the decoder.
+    """
+    name = text.strip()
+    notes: list[str] = []
+    written = _AT.fullmatch(name)
+    if written:
+        chosen, realiser = written[1], written[2] or DEFAULT_REALISER
+        boundary = int(written[3])
+    elif name in PRESETS:
+        chosen, boundary, rescaled = PRESETS[name]
+        realiser = DEFAULT_REALISER
+        if rescaled and depth != PAPER_BLOCKS:
+            original, boundary = boundary, round(boundary / PAPER_BLOCKS * depth)
+            notes.append(
+                f"{name} is p = {original} of {PAPER_BLOCKS} blocks; "
+                f"this model has {depth}, so p = {boundary}"
+            )
+    else:
+        raise _unreadable(name)
+    stage = Stage(boundary, registry.selector(chosen), registry.realiser(realiser))
+    plan = Plan(name, (stage,), tuple(notes))
+    plan.check_depth(depth)
+    return plan
+
+
+def work(boundaries: Sequence[int], kept: Sequence[int], tokens: int, depth: int) -> int:
+    """W = p_1 N + (p_2 - p_1) K_1 + ... + (L - p_n) K_n, exact visual token-layer work.
+
+    Args:
+        boundaries: p of every stage, strictly ascending; none for Full.
+        kept: realised K of every stage.
+        tokens: N.
+        depth: L.
+    """
+    edges = [0, *boundaries, depth]
+    counts = [tokens, *kept]
+    ascending = all(a < b for a, b in itertools.pairwise(edges[1:]))
+    if len(counts) != len(edges) - 1 or not ascending or min(*edges, *counts) < 0:
+        raise PlanError(
+            f"boundaries {list(boundaries)} and kept {list(kept)} of {tokens} tokens in {depth} "
+            f"blocks; allowed are strictly ascending boundaries in 0 to {depth - 1} and one count "
+            "per boundary."
+        )
+    return sum((b - a) * n for (a, b), n in zip(itertools.pairwise(edges), counts, strict=True))
+
+
+def work_share(boundaries: Sequence[int], kept: Sequence[int], tokens: int, depth: int) -> float:
+    """W / (L N), 1 for a prompt without an image; arguments as in :func:`work`."""
+    spent = work(boundaries, kept, tokens, depth)
+    return spent / (depth * tokens) if tokens else 1.0
+
+
+def _unreadable(name: str) -> Exception:
+    """The error for a text that is neither a preset nor of the form ``selector@p``."""
+    known = registry.names()
+    if "@" in name or name in known.selectors:
+        return PlanError(
+            f"plan {name!r} names no boundary; allowed are {', '.join(PRESETS)}, <selector>@p and "
+            "<selector>+<realiser>@p with a whole number p. Write gmc@2 to compress before block 2."
+        )
+    forms = [f"{selector}@p" for selector in known.selectors]
+    forms += [f"{s}+{r}@p" for s in known.selectors for r in known.realisers]
+    return registry.unknown("plan", name, [*PRESETS, *forms])
+
+
+def _described(method: Any) -> dict[str, Any]:
+    """A method's name, class and numbers."""
+    if dataclasses.is_dataclass(method):
+        numbers = {f.name: getattr(method, f.name) for f in dataclasses.fields(method)}
+    else:
+        numbers = dict(getattr(method, "__dict__", {}))
+    return {"name": method.name, "class": type(method).__qualname__, "fields": numbers}
+
+
+def _refuse(value: Any) -> Any:
+    raise PlanError(
+        f"a method of the plan holds {value!r}, a {type(value).__name__}, so the plan has no "
+        "digest; allowed are numbers, texts, booleans, None and lists of them. Make the method a "
+        "frozen dataclass with flat scalar fields."
+    )

@@ -1,0 +1,1 @@
+"""Running a plan inside a model: capture, compaction, cache, generation state, checks."""

@@ -1,0 +1,140 @@
+"""Refusals: what would go silently wrong is an error before anything is touched."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import Tensor
+
+from vicoset.errors import RuntimeStateError, UnsupportedError
+from vicoset.models.families import Family
+from vicoset.plan import Plan
+from vicoset.runtime import decoding
+from vicoset.runtime.compact import Compacted
+
+
+def check_model(family: Family, model: Any, decoder: Any, plan: Plan, depth: int) -> None:
+    """A model in which the plan's boundaries can be compacted at all."""
+    plan.check_depth(depth)
+    reasons = family.refusals(model.config, max(plan.boundaries))
+    if reasons:
+        raise UnsupportedError(f"{type(model).__name__} cannot be compacted: {'; '.join(reasons)}")
+    if getattr(decoder.config, "_attn_implementation", None) == "flex_attention":
+        raise UnsupportedError(
+            "the decoder runs flex attention, whose block masks cannot be gathered; allowed are "
+            "sdpa, eager and flash. Load with attn_implementation='sdpa'."
+        )
+
+
+def check_generate(args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str) -> None:
+    """Ways of generating that this runtime cannot follow."""
+    config = kwargs.get("generation_config")
+
+    def option(name: str) -> Any:
+        given = kwargs.get(name)
+        return getattr(config, name, None) if given is None else given
+
+    if option("prefill_chunk_size"):
+        raise UnsupportedError(
+            "prefill_chunk_size feeds the prompt in pieces, and each would look like a whole "
+            "prompt; drop it, a compressed prefill needs less memory anyway."
+        )
+    if getattr(kwargs.get("assistant_model"), "_vicoset_engine", None) is not None:
+        raise UnsupportedError(
+            "the assistant model is compressed itself; it is called again with the whole text on "
+            "a compact cache. Leave the assistant uncompressed."
+        )
+    assisted = kwargs.get("assistant_model") is not None or option("prompt_lookup_num_tokens")
+    if assisted and not crops_relative():
+        raise UnsupportedError(
+            "assisted decoding crops caches by absolute length in this transformers, which a "
+            "compact cache does not have; use transformers >= 5.14, or decode without assistant."
+        )
+    if assisted and prefix != "gathered":
+        raise UnsupportedError(f"assisted decoding needs prefix='gathered', not {prefix!r}.")
+    implementation = option("cache_implementation")
+    if implementation in ("offloaded", "offloaded_static", "quantized"):
+        raise UnsupportedError(
+            f"cache_implementation={implementation!r} keeps entries where they cannot be "
+            "gathered; allowed are 'dynamic' and 'static'."
+        )
+    if implementation is not None and "static" in implementation and prefix != "gathered":
+        raise UnsupportedError(f"static caches need prefix='gathered', not {prefix!r}.")
+    ids = kwargs.get("input_ids", args[0] if args else None)
+    mask, cache = kwargs.get("attention_mask"), kwargs.get("past_key_values")
+    if isinstance(ids, Tensor) and cache is not None and decoding.session_of(cache) is not None:
+        whole = isinstance(mask, Tensor) and mask.shape[1] == ids.shape[1]
+        if whole or mask is None:
+            raise UnsupportedError(
+                f"{ids.shape[1]} input_ids came with a compact cache and "
+                f"{'no' if mask is None else 'a mask of the same length as'} attention_mask; "
+                "pass only the new input_ids, with the attention_mask of the whole text."
+            )
+
+
+def crops_relative() -> bool:
+    """Whether this library's caches crop by the number of entries to remove."""
+    from transformers.cache_utils import DynamicLayer
+
+    return "relative" in (inspect.getdoc(DynamicLayer.crop) or "").lower() or _crops_negative()
+
+
+def _crops_negative() -> bool:
+    from transformers import __version__
+
+    major, minor = (int(part) for part in __version__.split(".")[:2])
+    return (major, minor) >= (5, 14)
+
+
+def check_no_ids(kwargs: dict[str, Any]) -> None:
+    """Embeddings without ids do not say which positions are visual."""
+    embeds, cache = kwargs.get("inputs_embeds"), kwargs.get("past_key_values")
+    if embeds is None or (cache is not None and int(cache.get_seq_length())):
+        return
+    raise UnsupportedError(
+        f"inputs_embeds of shape {list(embeds.shape)} came without input_ids, so nobody can tell "
+        "which positions are visual; pass input_ids (with pixel_values), or leave the context."
+    )
+
+
+def check_prompt(kwargs: dict[str, Any], ids: Tensor) -> None:
+    """Prompts that are not one left-padded sequence a row."""
+    mask = kwargs.get("attention_mask")
+    if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape == ids.shape:
+        real = mask.bool()
+        if bool((~real[:, -1]).any()):
+            raise UnsupportedError(
+                "the batch is padded on the right; allowed is left padding, as for generate. "
+                "Set processor.tokenizer.padding_side = 'left'."
+            )
+    if any(kwargs.get(name) is not None for name in ("cu_seq_lens_q", "cu_seq_lens_k")):
+        raise UnsupportedError(
+            "the prompt is packed (cu_seq_lens); allowed is one prompt a row. Unpack the batch."
+        )
+
+
+def check_windows(windows: dict[int, int], length: int) -> None:
+    """Sliding and chunked blocks whose window ends inside the prompt.
+
+    Args:
+        windows: block -> positions it can see.
+        length: prompt positions.
+    """
+    short = {block: window for block, window in windows.items() if window < length}
+    if short:
+        block, window = min(short.items())
+        raise UnsupportedError(
+            f"block {block} sees {window} positions at a time and the prompt has {length}; behind "
+            "a compaction its window would count compact positions. Shorten the prompt to "
+            f"{window} positions."
+        )
+
+
+def check_compacted(states: Tensor, done: Compacted, attended: Tensor) -> None:
+    """The compact batch has the length that text and budgets add up to."""
+    expected = done.kept.length
+    if states.shape[1] != expected:
+        raise RuntimeStateError(
+            f"compaction left {states.shape[1]} positions where {expected} were planned."
+        )

@@ -1,0 +1,295 @@
+"""One compaction of a batch: select and realise each row, then gather once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vicoset.core import messages
+from vicoset.core.settings import Settings
+from vicoset.errors import RuntimeStateError
+from vicoset.methods.base import Realisation, Scene, Selection, View
+from vicoset.models.layout import Layout
+from vicoset.plan import Keep, Stage
+from vicoset.runtime.gather import Kept, gather_states, kept_positions
+from vicoset.runtime.record import StageRecord
+from vicoset.runtime.tap import Seen
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """A compaction, ready to be applied to any states of the same prompt.
+
+    Attributes:
+        boundary: p.
+        kept: the gather, from the sequence before this stage.
+        slots: per row [K] positions of the carriers in the compact sequence; None without image.
+        carriers: per row [K, d] what they hold; None where the row's own states stay.
+        layouts: per row the compact sequence's layout.
+        stages: per row the record; None for a row without image.
+    """
+
+    boundary: int
+    kept: Kept
+    slots: tuple[Tensor | None, ...]
+    carriers: tuple[Tensor | None, ...]
+    layouts: tuple[Layout | None, ...]
+    stages: tuple[StageRecord | None, ...]
+
+    def apply(self, states: Tensor, grown: int = 0) -> Tensor:
+        """[B, L + grown, d] -> [B, L' + grown, d], carriers in place.
+
+        Args:
+            states: the sequence before this stage, with ``grown`` positions behind the prompt.
+            grown: generated positions (replayed prompts only).
+        """
+        compact = gather_states(states, extend(self.kept, states.shape[1] - grown, grown))
+        for row, (slots, carriers) in enumerate(zip(self.slots, self.carriers, strict=True)):
+            if slots is not None and carriers is not None:
+                compact[row] = compact[row].index_copy(0, slots, carriers.to(compact.dtype))
+        return compact
+
+
+def extend(kept: Kept, length: int, grown: int) -> Kept:
+    """The same gather for a sequence that has grown behind its ``length`` prompt positions."""
+    if not grown:
+        return kept
+    behind = torch.arange(length, length + grown, device=kept.index.device)
+    index = torch.cat([kept.index, behind.expand(len(kept.index), -1)], 1)
+    if kept.valid is None:
+        return Kept(index, None)
+    return Kept(index, torch.cat([kept.valid, kept.valid.new_ones(len(index), grown)], 1))
+
+
+def compact(
+    stage: Stage,
+    keep: Keep,
+    states: Tensor,
+    attended: Tensor,
+    layouts: Sequence[Layout | None],
+    seen: Sequence[tuple[int, nn.Module, Seen]],
+    settings: Settings,
+    force: bool = False,
+) -> Compacted | None:
+    """Run one stage; None when no row has anything to compress.
+
+    Args:
+        stage: boundary, selector and realiser.
+        keep: the budget, where the stage names none.
+        states: [B, L, d] input of the boundary block.
+        attended: [B, L] bool, False on padding.
+        layouts: per row what is visual; None without image.
+        seen: (block, attention module, captured inputs), the boundary block first.
+        settings: the method's numbers.
+        force: go through the whole path also where K = N.
+    """
+    budget = stage.keep or keep
+    counts = [
+        0 if layout is None else budget.of(len(layout.visual), layout.images) for layout in layouts
+    ]
+    sizes = [0 if layout is None else len(layout.visual) for layout in layouts]
+    if counts == sizes and not force:
+        return None
+    rows = [
+        _row(stage, str(budget), count, states[row], attended[row], layout, row, seen, settings)
+        for row, (count, layout) in enumerate(zip(counts, layouts, strict=True))
+    ]
+    texts = attended.sum(1).tolist()
+    kept = kept_positions(
+        [row.stays for row in rows],
+        [int(text) - size + count for text, size, count in zip(texts, sizes, counts, strict=True)],
+    )
+    slots: list[Tensor | None] = []
+    moved: list[Layout | None] = []
+    for number, (row, layout) in enumerate(zip(rows, layouts, strict=True)):
+        before = row.stays.cumsum(0) - 1 + kept.length - int(texts[number]) + sizes[number]
+        place = before - counts[number]
+        if layout is None or row.selection is None:
+            slots.append(None)
+            moved.append(None)
+            continue
+        visual = layout.visual.to(states.device)[row.selection.indices]
+        slots.append(place[visual])
+        moved.append(_moved(layout, row.selection.indices.cpu(), place.cpu()))
+    return Compacted(
+        boundary=stage.boundary,
+        kept=kept,
+        slots=tuple(slots),
+        carriers=tuple(row.carriers for row in rows),
+        layouts=tuple(moved),
+        stages=tuple(row.record for row in rows),
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    stays: Tensor
+    selection: Selection | None
+    carriers: Tensor | None
+    record: StageRecord | None
+
+
+def _row(
+    stage: Stage,
+    requested: str,
+    count: int,
+    states: Tensor,
+    attended: Tensor,
+    layout: Layout | None,
+    number: int,
+    seen: Sequence[tuple[int, nn.Module, Seen]],
+    settings: Settings,
+) -> _Row:
+    if layout is None:
+        return _Row(attended, None, None, None)
+    device = states.device
+    visual = layout.visual.to(device)
+    tokens = len(visual)
+    carriers: Tensor | None
+    if count == tokens:  # this row keeps everything, bit for bit
+        everyone = torch.arange(tokens, device=device)
+        selection, carriers = Selection(everyone, {}, None), None
+    else:
+        scene = _scene(stage, states, attended, layout, number, seen, settings)
+        with torch.no_grad():
+            selection = stage.selector.select(scene, count)
+            _check(selection, count, tokens, layout, stage)
+            realised: Realisation = stage.realiser.realise(scene, selection)
+        carriers = realised.states
+    stays = attended.clone()
+    stays[visual] = False
+    stays[visual[selection.indices]] = True
+    record = StageRecord(
+        boundary=stage.boundary,
+        selector=stage.selector.name,
+        realiser=stage.realiser.name,
+        requested=requested,
+        tokens=tokens,
+        kept=count,
+        indices=selection.indices,
+        evidence=dict(selection.evidence),
+    )
+    return _Row(stays, selection, carriers, record)
+
+
+def _scene(
+    stage: Stage,
+    states: Tensor,
+    attended: Tensor,
+    layout: Layout,
+    number: int,
+    seen: Sequence[tuple[int, nn.Module, Seen]],
+    settings: Settings,
+) -> Scene:
+    device = states.device
+    visual = layout.visual.to(device)
+    queries = messages.query_positions(layout.text, layout.visual, settings.max_queries).positions
+    queries = queries.to(device)
+    views = tuple(
+        view_of(block, module, captured, number, attended, visual, queries)
+        for block, module, captured in seen
+    )
+    return Scene(
+        states=states.index_select(0, visual).detach(),
+        coordinates=layout.coordinates.to(device),
+        image_ids=layout.image_ids.to(device),
+        images=layout.images,
+        visual=visual,
+        queries=queries,
+        boundary=stage.boundary,
+        views=views,
+        settings=settings,
+        seed=number,
+    )
+
+
+def view_of(
+    block: int,
+    attention: nn.Module,
+    seen: Seen,
+    row: int,
+    attended: Tensor,
+    visual: Tensor,
+    queries: Tensor,
+) -> View:
+    """One row of what a block's attention was called with, as methods read it."""
+    length = len(attended)
+    batch = len(seen.queries)
+    mask = seen.mask
+    native = mask is not None and mask.ndim == 4
+    own = None
+    if native:
+        assert mask is not None
+        own = mask[row if mask.shape[0] == batch else 0][..., :length, :]
+    return View(
+        block=block,
+        queries=seen.queries[row].index_select(1, queries).detach(),
+        keys=seen.keys[row, :, :length].detach(),
+        values=seen.values[row].index_select(1, visual).detach(),
+        output_probe=output_prober(attention, seen.queries.shape[1]),
+        scaling=seen.scaling,
+        mask=own,
+        key_valid=None if native else attended,
+        sliding_window=None if native else seen.sliding_window,
+        softcap=seen.softcap,
+        sinks=seen.sinks,
+    )
+
+
+def output_prober(attention: nn.Module, heads: int) -> Callable[[Tensor], Tensor]:
+    """P [d, r] -> O_h P [H, dh, r], by asking the output projection itself where need be.
+
+    Weights may be on another device (offload) or packed (quantisation); then the projection is
+    applied to unit vectors, which works for any linear module.
+    """
+    projection: Any = next(
+        getattr(attention, name)
+        for name in ("o_proj", "out_proj", "dense", "wo")
+        if hasattr(attention, name)
+    )
+
+    def prober(probe: Tensor) -> Tensor:
+        weight = getattr(projection, "weight", None)
+        plain = type(projection) is nn.Linear and not hasattr(projection, "_hf_hook")
+        if plain and isinstance(weight, Tensor) and not weight.is_meta:
+            own = probe.to(weight.device)
+            return messages.output_probe(weight.detach(), own, heads).to(probe.device)
+        width = projection.in_features
+        floats = (p.dtype for p in attention.parameters() if p.is_floating_point())
+        dtype = next(floats, probe.dtype)
+        zero = projection(torch.zeros(1, width, dtype=dtype, device=probe.device))
+        columns = []
+        for part in torch.split(torch.arange(width, device=probe.device), 1024):
+            eye = torch.nn.functional.one_hot(part, width).to(dtype)
+            columns.append((projection(eye) - zero).to(probe.device, probe.dtype) @ probe)
+        return torch.cat(columns).reshape(heads, -1, probe.shape[1])
+
+    return prober
+
+
+def _check(selection: Selection, count: int, tokens: int, layout: Layout, stage: Stage) -> None:
+    """What no method may break: exactly K, ascending and unique, a carrier for every image."""
+    found = selection.indices.cpu()
+    ascending = bool((found[1:] > found[:-1]).all()) and int(found[0]) >= 0
+    images = len(set(layout.image_ids[found].tolist()))
+    if len(found) != count or not ascending or int(found[-1]) >= tokens or images < layout.images:
+        raise RuntimeStateError(
+            f"selector {stage.selector.name!r} returned {len(found)} indices for K = {count} of "
+            f"{tokens} tokens, ascending and unique: {ascending}, images with a carrier: {images} "
+            f"of {layout.images}. A selector returns exactly K ascending indices, one per image."
+        )
+
+
+def _moved(layout: Layout, indices: Tensor, place: Tensor) -> Layout:
+    """The layout of the compact sequence."""
+    return Layout(
+        visual=place[layout.visual[indices]],
+        image_ids=layout.image_ids[indices],
+        images=layout.images,
+        coordinates=layout.coordinates[indices],
+        text=place[layout.text],
+    )

@@ -1,0 +1,107 @@
+"""The one stable gather: every compaction of a sequence goes through here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which positions of a batch of sequences stay, in order, left-padded to one length.
+
+    Attributes:
+        index: [B, L'] positions in the sequence before; padding slots point at position 0.
+        valid: [B, L'] bool, False on padding slots; None when there are none.
+    """
+
+    index: Tensor
+    valid: Tensor | None
+
+    @property
+    def length(self) -> int:
+        """L'."""
+        return self.index.shape[1]
+
+    def after(self, first: Kept) -> Kept:
+        """This gather behind ``first``, as one gather of the sequence before ``first``."""
+        return Kept(first.index.gather(1, self.index), self.valid)
+
+
+def kept_positions(stays: list[Tensor], counts: list[int]) -> Kept:
+    """The kept positions of every row.
+
+    Args:
+        stays: per row [L] bool, True where the position stays.
+        counts: per row the number of True entries, known without a look at the device.
+    """
+    longest = max(counts)
+    rows, valid = [], []
+    for stay, count in zip(stays, counts, strict=True):
+        # Stable: the positions that stay come first, in source order.
+        front = (~stay).to(torch.uint8).sort(stable=True).indices[:count]
+        pad = longest - count
+        rows.append(torch.cat([front.new_zeros(pad), front]))
+        valid.append(torch.arange(longest, device=stay.device) >= pad)
+    every = None if min(counts) == longest else torch.stack(valid)
+    return Kept(torch.stack(rows), every)
+
+
+def gather_states(states: Tensor, kept: Kept) -> Tensor:
+    """[B, L, d] -> [B, L', d]."""
+    return states.gather(1, kept.index[..., None].expand(-1, -1, states.shape[-1]))
+
+
+def gather_axis(tensor: Tensor, kept: Kept, axis: int, batch_axis: int) -> Tensor:
+    """Gather any tensor along its sequence axis; a batch axis of size 1 is expanded first."""
+    axis, batch_axis = axis % tensor.ndim, batch_axis % tensor.ndim
+    batch = len(kept.index)
+    if tensor.shape[batch_axis] != batch:
+        sizes = list(tensor.shape)
+        sizes[batch_axis] = batch
+        tensor = tensor.expand(sizes)
+    view = [1] * tensor.ndim
+    view[batch_axis], view[axis] = batch, kept.length
+    sizes = list(tensor.shape)
+    sizes[axis] = kept.length
+    return tensor.gather(axis, kept.index.view(view).expand(sizes))
+
+
+def gather_mask(mask: Tensor, kept: Kept, length: int) -> Tensor:
+    """A native 4-D mask on the kept rows and columns, with padding slots hidden.
+
+    Keeps what the mask says at original distances: sliding windows, bidirectional image blocks,
+    prefixes. Columns behind the prompt (a static cache's free slots) stay behind it.
+
+    Args:
+        mask: [1 or B, 1 or H, L, >= L] boolean (True = visible) or additive.
+        kept: the gather.
+        length: L.
+    """
+    columns = gather_axis(gather_axis(mask[..., :length], kept, 2, 0), kept, 3, 0)
+    columns = hide(columns, kept.valid)
+    tail = mask.shape[-1] - length
+    if tail <= 0:
+        return columns
+    free = columns.new_full((*columns.shape[:3], tail + length - kept.length), hidden(columns))
+    return torch.cat([columns, free], -1)
+
+
+def gather_columns(mask: Tensor, kept: Kept, length: int) -> Tensor:
+    """A decoding mask [B, h, q, L + t]: the prompt's columns gathered, those behind it kept."""
+    prompt = hide(gather_axis(mask[..., :length], kept, 3, 0), kept.valid)
+    return torch.cat([prompt, mask[..., length:].expand(len(prompt), -1, -1, -1)], -1)
+
+
+def hide(mask: Tensor, valid: Tensor | None) -> Tensor:
+    """A mask [B, h, q, L'] that sees no padding slot."""
+    if valid is None:
+        return mask
+    return mask.masked_fill(~valid[:, None, None], hidden(mask))
+
+
+def hidden(mask: Tensor) -> bool | float:
+    """What an invisible entry looks like."""
+    return False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min

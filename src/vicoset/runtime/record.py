@@ -1,0 +1,135 @@
+"""One request's evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """What one compaction of one row did.
+
+    Attributes:
+        boundary: p; compact before this block.
+        selector: name of the selector.
+        realiser: name of the realiser.
+        requested: the budget as asked for.
+        tokens: visual tokens before the stage.
+        kept: realised K.
+        indices: [K] kept tokens, as indices of the prompt's visual tokens in source order.
+        evidence: what the selector and the realiser measured; tensors are read when asked for.
+    """
+
+    boundary: int
+    selector: str
+    realiser: str
+    requested: str
+    tokens: int
+    kept: int
+    indices: Tensor
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def number(self, name: str) -> float | None:
+        """A number of the evidence, None when this method does not measure it."""
+        value = self.evidence.get(name)
+        return None if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row of one prompt.
+
+    Attributes:
+        plan: name of the plan.
+        digest: of the plan and its settings.
+        prefix: execution mode.
+        tokens: N, visual tokens of the row; 0 for a row without an image.
+        images: I.
+        length: prompt positions before compaction, padding not counted.
+        compact_length: prompt positions behind the last boundary.
+        depth: blocks of the decoder.
+        stages: the compactions, in order; empty when nothing was compressed.
+        kv_bytes: bytes the prompt's keys and values take in the cache of this row.
+        full_kv_bytes: bytes they would take uncompressed.
+        attention: attention kernel.
+        dtype: of the states.
+        notes: what a reader should know (rescaled presets, raised budgets).
+    """
+
+    plan: str
+    digest: str
+    prefix: str
+    tokens: int
+    images: int
+    length: int
+    compact_length: int
+    depth: int
+    stages: tuple[StageRecord, ...]
+    kv_bytes: int
+    full_kv_bytes: int
+    attention: str
+    dtype: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> int:
+        """K behind the last boundary."""
+        return self.stages[-1].kept if self.stages else self.tokens
+
+    @property
+    def work(self) -> int:
+        """W, visual token-layer work."""
+        total, before, tokens = 0, 0, self.tokens
+        for stage in self.stages:
+            total += (stage.boundary - before) * tokens
+            before, tokens = stage.boundary, stage.kept
+        return total + (self.depth - before) * tokens
+
+    @property
+    def work_share(self) -> float:
+        """W / (L N); 1 for a row without an image."""
+        full = self.depth * self.tokens
+        return self.work / full if full else 1.0
+
+    def __str__(self) -> str:
+        """One line: tokens, work, prompt-KV bytes, coverage, certificate."""
+        if not self.tokens:
+            return f"{self.plan}: no image, nothing to compress"
+        text = f"{self.plan}: visual {self.tokens} -> {self.kept}"
+        text += f" ({self.kept / self.tokens:.1%} kept), work {self.work_share:.1%}"
+        if self.full_kv_bytes:
+            text += f", prompt KV {_bytes(self.full_kv_bytes)} -> {_bytes(self.kv_bytes)}"
+        if not self.stages:
+            return text + ", identity"
+        last = self.stages[-1]
+        for name, label in (("ratio", "coverage"), ("certificate", "certificate")):
+            value = last.number(name)
+            if value is not None:
+                text += f", {label} {value:.3f}"
+        return "; ".join([text, *self.notes])
+
+
+class Records(tuple[Record, ...]):
+    """The records of one batched prompt, a line each."""
+
+    def __str__(self) -> str:
+        """One line per row."""
+        return "\n".join(str(record) for record in self)
+
+
+def one_or_all(records: Sequence[Record]) -> Record | Records:
+    """The record of a single prompt, or all those of a batch."""
+    return records[0] if len(records) == 1 else Records(records)
+
+
+def _bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.2f} GiB"

@@ -1,4 +1,5 @@
-"""`make bench`: the solver beside its plain form, every stage beside one pass over the clients.
+"""`make bench`: the solver beside its plain form, every stage beside one pass over the clients,
+and compression inside a model beside the bare model.
 
 Each table comes from a process of its own, one per thread count; ratios are of medians measured
 there side by side. Memory is the rise of a fresh process's peak resident size.
@@ -195,7 +196,9 @@ def child(*words: object, threads: int = 1) -> None:
         "MKL_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin would lose a core to any busy neighbour
     }
-    command = [sys.executable, __file__, *map(str, words)]
+    script = Path(__file__).with_name("inside.py") if words[0] == "inside" else Path(__file__)
+    numbers = words[1:] if words[0] == "inside" else words
+    command = [sys.executable, str(script), *map(str, numbers)]
     subprocess.run(command, check=True, env=environment)
 
 
@@ -230,6 +233,7 @@ def main() -> None:
         print("|---:|---:|---:|---:|---:|---:|", flush=True)
         child("memory", STANDARD, 128)
         child("memory", LONG, 4096)
+        child("inside", max(3, chosen.repeats // 4), threads=threads[-1])
 
 
 if __name__ == "__main__":

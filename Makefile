@@ -12,11 +12,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := $(shell grep -E '^torch==' constraints.txt)
+MATRIX := .venv-matrix
+VERSIONS := $(shell cat tests/matrix/versions.txt)
 
-.PHONY: help venv test test-slow lint format bench demo clean
+.PHONY: help venv test test-slow test-matrix lint format bench demo docs-models clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create .venv with everything that development needs
 
@@ -38,6 +40,23 @@ test: $(STAMP) ## run the tests, except those marked slow
 test-slow: $(STAMP) ## run the tests marked slow, with more examples per property
 	VICOSET_HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)
 
+# An environment for every transformers of tests/matrix/versions.txt, with what the core contract
+# needs and nothing else.
+$(MATRIX)/%/.installed: pyproject.toml constraints.txt
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip --disable-pip-version-check install '$(TORCH)'
+	$(@D)/bin/python -m pip --disable-pip-version-check install 'transformers==$*' \
+	  safetensors numpy pillow pytest
+	$(@D)/bin/python -m pip --disable-pip-version-check install --no-deps --editable .
+	@touch $@
+
+test-matrix: $(VERSIONS:%=$(MATRIX)/%/.installed) ## run the core contract on every transformers we name
+	@failed=; for version in $(VERSIONS); do \
+	  echo "== transformers $$version"; \
+	  $(MATRIX)/$$version/bin/python -m pytest --confcutdir=tests/matrix tests/matrix \
+	    $(PYTEST_ARGS) || failed="$$failed $$version"; \
+	done; test -z "$$failed" || { echo "failed on transformers$$failed"; exit 1; }
+
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,6 +72,10 @@ bench: $(STAMP) ## run the benchmarks
 demo: $(STAMP) ## run the demonstration
 	$(BIN)/python -m vicoset.demo
 
-clean: ## remove caches and build outputs; .venv stays
+# Every certified family has to pass the contract first; a broken one leaves the page as it is.
+docs-models: $(STAMP) ## run the contract of the model families and write docs/models.md
+	HF_HUB_OFFLINE=1 $(BIN)/python -m docs.make_models
+
+clean: ## remove caches and build outputs; the environments stay
 	rm -rf build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
-	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
+	find . \( -path ./$(VENV) -o -path ./$(MATRIX) \) -prune -o -type d -name __pycache__ -exec rm -rf {} +

@@ -8,8 +8,11 @@ from typing import Any
 from vicoset.core.settings import Settings
 from vicoset.errors import PlanError
 from vicoset.plan import Keep, Plan, plan_named
+from vicoset.runtime.checkpoint import load
 from vicoset.runtime.engine import PREFIXES, Engine, depth_of
 from vicoset.runtime.record import Record, Records
+
+__all__ = ["Run", "compress", "load"]
 
 
 class Run:

@@ -61,3 +61,7 @@ class UncertifiedModelError(VicosetError, ValueError):
 
 class PositionError(VicosetError, ValueError):
     """Multimodal positions that do not describe the grids of the images."""
+
+
+class UnreadableError(VicosetError, OSError):
+    """A directory or a file that cannot be read as what it should be."""

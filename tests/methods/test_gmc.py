@@ -21,14 +21,15 @@ CASES = [
     {"seed": 3, "tokens": 64, "images": 2, "axes": 3, "heads": 6, "key_heads": 1},
     {"seed": 4, "tokens": 70, "dtype": torch.bfloat16},
     {"seed": 5, "tokens": 60, "settings": Settings(long_prefix=40, long_clients=30, long_batch=2)},
-    {"seed": 7, "tokens": 80, "settings": Settings(pool_factor=1, batch=4)},
+    {"seed": 11, "tokens": 80, "settings": Settings(pool_factor=1, batch=4)},
     {"seed": 8, "tokens": 80, "settings": Settings(responsibility_temperature=20.0, batch=4)},
     {"seed": 9, "tokens": 80, "settings": Settings(current_mass=0.95, head_clusters=1)},
-    {"seed": 10, "settings": Settings(gate_scale=0.01, assignment_margin=9.0, gate_power=2.0)},
+    {"seed": 10, "settings": Settings(gate_scale=0.03, assignment_margin=9.0, gate_power=1.0)},
     {
         "seed": 11,
         "settings": Settings(gate_scale=0.01, spatial_temperature=0.5, assignment_weight=3.0),
     },
+    {"seed": 12, "settings": Settings(gate_scale=0.1, gate_power=1.0, population_strength=0.9)},
     {"seed": 6, "settings": Settings(row_mass="uniform", batch=3, probe_seed=7, probe_rank=2)},
 ]
 

@@ -51,7 +51,7 @@ def grounded_rows(attention: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
     """
     sizes = checks.shape(attention, "attention", "H T N")
     checks.shape(norms, "norms", "H N", **sizes)
-    rows = attention * norms[:, None]
+    rows = checks.lift(attention, "attention") * checks.lift(norms, "norms")[:, None]
     total = rows.sum(-1, keepdim=True)
     active = total > 0
     # Divided, not multiplied by 1 / total: that overflows where the image is hardly read at all.
@@ -71,10 +71,12 @@ def unit(states: Tensor) -> Tensor:
 def rademacher(width: int, dimensions: int = 128, seed: int = 104729) -> Tensor:
     """[d, dimensions] of random signs over sqrt(dimensions), the same on every machine's CPU."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
-    signs = torch.randint(0, 2, (width, dimensions), generator=generator, dtype=torch.float32)
+    shape = (width, dimensions)
+    signs = torch.randint(0, 2, shape, generator=generator, dtype=torch.float32, device="cpu")
     return (signs * 2 - 1) / math.sqrt(dimensions)
 
 
+@checks.full_precision
 def projected_unit(states: Tensor, projection: Tensor) -> Tensor:
     """Unit states, projected and renormalised, [N, dimensions]; ``ROW_CHUNK`` rows at a time."""
     parts = [
@@ -84,6 +86,7 @@ def projected_unit(states: Tensor, projection: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
+@checks.full_precision
 def appearance_columns(
     features: Tensor,
     clients: Tensor | None,

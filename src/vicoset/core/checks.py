@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from vicoset.errors import DtypeError, ImageError, IndexRangeError, NonFiniteError, ShapeError
 
+P = ParamSpec("P")
+R = TypeVar("R")
 FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
@@ -28,6 +32,21 @@ def compute_dtype(dtype: torch.dtype, name: str = "tensor") -> torch.dtype:
 def lift(tensor: Tensor, name: str) -> Tensor:
     """The tensor in its compute dtype (no copy when it is there already)."""
     return tensor.to(compute_dtype(tensor.dtype, name))
+
+
+def full_precision(function: Callable[P, R]) -> Callable[P, R]:
+    """Keep autocast out: it would hand matrix products to half precision behind our back."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        tensors = (a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))
+        kind = next(tensor.device.type for tensor in tensors)
+        if not torch.amp.is_autocast_available(kind):
+            return function(*args, **kwargs)
+        with torch.autocast(kind, enabled=False):
+            return function(*args, **kwargs)
+
+    return run
 
 
 def shape(tensor: Tensor, name: str, letters: str, **sizes: int) -> dict[str, int]:

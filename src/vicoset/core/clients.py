@@ -61,6 +61,7 @@ class Clients:
         return self.bank_sums(self.matrix.amax(1))
 
 
+@torch.no_grad()  # the matrix is written in place
 def build_clients(
     states: Tensor,
     coordinates: Tensor,

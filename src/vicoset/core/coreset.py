@@ -74,7 +74,7 @@ class Coreset:
         mass: m [N].
         gate: s_x.
         coverage: coverage by bank; None when nothing was compressed.
-        finite: scalar bool tensor, whether states and energies were finite; read it when
+        finite: scalar bool tensor, whether the carriers and their coverage are; read it when
             convenient, it costs a device synchronisation.
     """
 

@@ -82,7 +82,8 @@ def deficits(matrix: Tensor, covered: Tensor) -> Tensor:
 
 def ratio(covered: Tensor, attainable: Tensor) -> Tensor:
     """F(S)/F(V), a lower bound on F(S)/F(S*) (eq:cond-final-cert); 1 when nothing is attainable."""
-    return torch.where(attainable > 0, covered / torch.where(attainable > 0, attainable, 1.0), 1.0)
+    nothing = attainable == 0  # NaN is something, and stays NaN
+    return torch.where(nothing, 1.0, covered / torch.where(nothing, 1.0, attainable))
 
 
 def batch_certificate(progress: Tensor) -> Tensor:
@@ -98,11 +99,13 @@ def bank_report(clients: Clients, covered: Tensor) -> BankReport:
     return BankReport(
         names=tuple(bank.name for bank in clients.banks),
         nominal=attainable.new_tensor([bank.mass for bank in clients.banks]),
-        rows=torch.tensor([bank.stop - bank.start for bank in clients.banks]),
+        rows=torch.tensor(
+            [bank.stop - bank.start for bank in clients.banks], device=attainable.device
+        ),
         active=clients.active(),
         deployed=clients.deployed_mass(),
         attainable=attainable,
-        share=torch.where(total > 0, attainable / torch.where(total > 0, total, 1.0), 0.0),
+        share=attainable / torch.where(total == 0, 1.0, total),
         covered=by_bank,
         saturation=ratio(by_bank, attainable),
     )

@@ -19,6 +19,7 @@ GRID = 2.0**16  # norms and cosines are compared on this grid, so that equal hea
 TOKEN_CHUNK = 4096
 
 
+@checks.full_precision
 def view_gram(attention: Tensor, messages: Tensor, mass: Tensor) -> Tensor:
     """Inner products of one view's head patterns, each scaled to unit mean atom norm.
 
@@ -33,6 +34,8 @@ def view_gram(attention: Tensor, messages: Tensor, mass: Tensor) -> Tensor:
     sizes = checks.shape(attention, "attention", "H T N")
     sizes = checks.shape(messages, "messages", "H N r", **sizes)
     checks.shape(mass, "mass", "H", **sizes)
+    attention, messages = checks.lift(attention, "attention"), checks.lift(messages, "messages")
+    mass = checks.lift(mass, "mass")
     norms = atom_norms(messages, mass)
     mean = (attention.sum(1) * norms).sum(1) / (sizes["T"] * sizes["N"])
     mean = torch.where(mean > 0, mean, float("inf"))[:, None, None]
@@ -94,6 +97,7 @@ def head_clusters(gram: Tensor, most: int = 4) -> Tensor:
     return torch.where(active, cluster, 0)
 
 
+@checks.full_precision
 def head_weights(gram: Tensor, clusters: Tensor, dispersion: float = 0.05) -> Tensor:
     """omega [H]: equal mass per nonempty cluster, inside it by inverse dispersion.
 

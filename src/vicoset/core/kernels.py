@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 SLACK = 1e-5  # values closer than this, relatively, are not told apart by rough sums
 SCORE_LIMIT = 1 << 22  # most pairs of candidate and client that the scoring loop takes on
 BLOCK = 64  # clients that are skipped together once they are done
+SPAN = 4096  # clients added up in the matrix's own dtype; spans add up in float64
 
 
 class Kernels(NamedTuple):
@@ -48,14 +49,21 @@ def compiled() -> Kernels | None:
     jit = numba.njit(fastmath=True, nogil=True)
 
     @jit
+    def first_gain(offer: Any, best: Any) -> Any:
+        total = best.dtype.type(0)
+        for client in range(best.shape[0]):
+            total += offer[client]
+            best[client] = max(best[client], offer[client])
+        return total
+
+    @jit
     def start(offers: Any, gains: Any, best: Any) -> None:
         best[:] = 0
         for token in range(offers.shape[0]):
-            offer = offers[token]
-            total = best.dtype.type(0)
-            for client in range(offers.shape[1]):
-                total += offer[client]
-                best[client] = max(best[client], offer[client])
+            total = 0.0
+            for begin in range(0, offers.shape[1], SPAN):
+                end = min(begin + SPAN, offers.shape[1])
+                total += first_gain(offers[token, begin:end], best[begin:end])
             gains[token] = total
 
     @jit
@@ -88,10 +96,11 @@ def compiled() -> Kernels | None:
 
     @jit
     def token_gain(offer: Any, cover: Any, ranges: Any, count: int) -> Any:
-        total = cover.dtype.type(0)
+        total = 0.0
         for r in range(count):  # slices, so that the inner loop becomes vector code
-            begin, end = ranges[r, 0], ranges[r, 1]
-            total += gain(offer[begin:end], cover[begin:end])
+            for begin in range(ranges[r, 0], ranges[r, 1], SPAN):
+                end = min(begin + SPAN, ranges[r, 1])
+                total += gain(offer[begin:end], cover[begin:end])
         return total
 
     @jit
@@ -172,7 +181,7 @@ def compiled() -> Kernels | None:
             ends[p] = pairs
         begin = 0
         for p in range(pool):
-            value = zero
+            value = 0.0  # in float64: one long chain of float32 additions drifts past SLACK
             for n in range(begin, ends[p]):
                 value += weight[n] / total[where[n]]
             scores[p] = value

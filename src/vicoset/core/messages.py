@@ -73,6 +73,8 @@ def query_weights(
     device: torch.device | None = None,
 ) -> Tensor:
     """nu [T]: 1 for each query, ``terminal`` for the last one, normalised to sum 1."""
+    if queries < 1:
+        raise ShapeError(f"{queries} queries; at least the prompt-terminal one is needed.")
     weights = torch.ones(queries, dtype=dtype, device=device)
     weights[-1] = terminal
     return weights.div_(weights.sum())
@@ -83,11 +85,12 @@ def probe(width: int, rank: int = 4, seed: int = 0) -> Tensor:
     if not 1 <= rank <= width:
         raise SettingError(f"probe rank {rank} for width {width}; allowed are 1..{width}.")
     generator = torch.Generator(device="cpu").manual_seed(seed)
-    gaussian = torch.randn(width, rank, generator=generator, dtype=torch.float32)
+    gaussian = torch.randn(width, rank, generator=generator, dtype=torch.float32, device="cpu")
     basis: Tensor = torch.linalg.qr(gaussian, mode="reduced").Q
     return basis
 
 
+@checks.full_precision
 def output_probe(weight: Tensor, probe: Tensor, heads: int) -> Tensor:
     """O_h P for every head.
 
@@ -167,6 +170,7 @@ def mask_rows(mask: Tensor, query_positions: Tensor, length: int) -> tuple[Tenso
     return visible, rows.masked_fill(~visible, 0.0)
 
 
+@checks.full_precision
 def visual_attention(
     queries: Tensor,
     keys: Tensor,
@@ -251,6 +255,7 @@ def head_group(heads: int, key_heads: int) -> int:
     return heads // key_heads
 
 
+@checks.full_precision
 def message_coordinates(values: Tensor, output_probe: Tensor) -> Tensor:
     """Z_h = (V_h O_h) P, the probed value of every visual token.
 
@@ -276,7 +281,8 @@ def mass_coordinate(messages: Tensor) -> Tensor:
         messages: Z [H, N, r].
     """
     checks.shape(messages, "messages", "H N r")
-    return messages.square().mean((1, 2)).sqrt().clamp_min(MASS_FLOOR)
+    lifted = checks.lift(messages, "messages")
+    return lifted.square().mean((1, 2)).sqrt().clamp_min(MASS_FLOOR)
 
 
 def atom_norms(messages: Tensor, mass: Tensor) -> Tensor:
@@ -290,9 +296,11 @@ def atom_norms(messages: Tensor, mass: Tensor) -> Tensor:
         [H, N].
     """
     checks.shape(mass, "mass", "H", **checks.shape(messages, "messages", "H N r"))
-    return (messages.square().sum(-1) + mass.square()[:, None]).sqrt()
+    lifted, mass = checks.lift(messages, "messages"), checks.lift(mass, "mass")
+    return (lifted.square().sum(-1) + mass.square()[:, None]).sqrt()
 
 
+@checks.full_precision
 def energy(attention: Tensor, norms: Tensor, head_weights: Tensor, query_weights: Tensor) -> Tensor:
     """e_i / mean(e), the grounded energy of every token (eq:cond-grounded-energy).
 
@@ -309,7 +317,11 @@ def energy(attention: Tensor, norms: Tensor, head_weights: Tensor, query_weights
     checks.shape(norms, "norms", "H N", **sizes)
     checks.shape(head_weights, "head_weights", "H", **sizes)
     checks.shape(query_weights, "query_weights", "T", **sizes)
-    read = torch.einsum("htn,t->hn", attention.square(), query_weights)
-    total = torch.einsum("hn,h->n", norms.square() * read, head_weights).sqrt()
+    atoms = checks.lift(attention, "attention") * checks.lift(norms, "norms")[:, None]
+    # Scaled before it is squared: squares vanish where the image is hardly read at all.
+    peak = atoms.amax()
+    atoms = atoms.div_(torch.where(peak == 0, 1.0, peak)).square_()
+    read = torch.einsum("htn,t->hn", atoms, query_weights.to(atoms.dtype))
+    total = torch.einsum("hn,h->n", read, head_weights.to(atoms.dtype)).sqrt()
     mean = total.mean()
-    return torch.where(mean > 0, total / mean.clamp_min(torch.finfo(total.dtype).tiny), 1.0)
+    return torch.where(mean == 0, 1.0, total / torch.where(mean == 0, 1.0, mean))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vicoset.core import checks
 from vicoset.core.banks import unit
+from vicoset.errors import ImageError
 
 CHUNK = 1 << 22  # elements of the largest temporary, 16 MiB in float32
 
@@ -32,6 +33,7 @@ class Assignment:
     gate: Tensor
 
 
+@checks.full_precision
 def assign(
     states: Tensor,
     coordinates: Tensor,
@@ -63,6 +65,9 @@ def assign(
     sizes = checks.shape(coordinates, "coordinates", "N axes", **sizes)
     checks.shape(image_ids, "image_ids", "N", **sizes)
     tokens, kept = sizes["N"], len(support)
+    on_host = states.device.type == "cpu" and not torch.compiler.is_compiling()
+    if on_host:  # elsewhere this would cost synchronisations
+        _check_carriers(support, image_ids, images)
     carriers = unit(states.index_select(0, support))
     own = None if images == 1 else image_ids.index_select(0, support)
     step = max(1, CHUNK // max(kept, sizes["d"]))
@@ -84,7 +89,7 @@ def assign(
     places = coordinates.to(carriers.dtype)
     targets = places.index_select(0, support)
     carrier = torch.cat(best)
-    if states.device.type == "cpu" and not torch.compiler.is_compiling():
+    if on_host:
         # Only an ambiguous token can change its carrier: look at those again.
         again = (bonus > 0).nonzero()[:, 0]
         for rows in torch.split(again, step):
@@ -99,6 +104,16 @@ def assign(
         carrier = torch.cat(chosen)
     carrier = carrier.index_copy(0, support, torch.arange(kept, device=support.device))
     return Assignment(carrier, delta, gate)
+
+
+def _check_carriers(support: Tensor, image_ids: Tensor, images: int | None) -> None:
+    checks.indices(support, "support", len(image_ids))
+    alone = () if images == 1 else image_ids[~torch.isin(image_ids, image_ids[support])]
+    if len(alone):
+        raise ImageError(
+            f"image {int(alone[0])} has no kept token, so {len(alone)} tokens have no carrier; "
+            "every image needs one. Keep at least one token of each image."
+        )
 
 
 def _cosines(states: Tensor, carriers: Tensor, image_ids: Tensor, own: Tensor | None) -> Tensor:
@@ -133,6 +148,7 @@ def population_mass(energy: Tensor, gate: Tensor, strength: float = 0.5) -> Tens
 def cluster_mass(mass: Tensor, carrier: Tensor, kept: int) -> Tensor:
     """M_j, the mass each carrier stands for, [K]."""
     checks.shape(mass, "mass", "N", **checks.shape(carrier, "carrier", "N"))
+    mass = checks.lift(mass, "mass")  # float16 would stop counting at 2048
     return mass.new_zeros(kept).index_add(0, carrier, mass)
 
 
@@ -154,7 +170,7 @@ def centroids(states: Tensor, carrier: Tensor, mass: Tensor, kept: int) -> Tenso
         part = slice(start, start + step)
         total = total.index_add(0, carrier[part], states[part].to(dtype) * mass[part, None])
     weight = cluster_mass(mass, carrier, kept)
-    return total / torch.where(weight > 0, weight, 1.0)[:, None]
+    return total / torch.where(weight == 0, 1.0, weight)[:, None]
 
 
 def restore_rms(moved: Tensor, carriers: Tensor) -> Tensor:
@@ -165,9 +181,11 @@ def restore_rms(moved: Tensor, carriers: Tensor) -> Tensor:
         carriers: h_j [K, d].
     """
     checks.shape(moved, "moved", "K d", **checks.shape(carriers, "carriers", "K d"))
+    moved, carriers = checks.lift(moved, "moved"), checks.lift(carriers, "carriers")
     scale = moved.square().mean(1, keepdim=True).sqrt()
     native = carriers.square().mean(1, keepdim=True).sqrt()
-    return torch.where(scale > 0, moved * (native / torch.where(scale > 0, scale, 1.0)), carriers)
+    gone = scale == 0  # NaN is not gone, and stays NaN
+    return torch.where(gone, carriers, moved * (native / torch.where(gone, 1.0, scale)))
 
 
 def transport(

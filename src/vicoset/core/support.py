@@ -87,10 +87,14 @@ def select_support(
             f"batch={batch}, pool_factor={pool_factor}, temperature={temperature}; "
             "allowed are batch >= 1, pool_factor >= 1, temperature > 0."
         )
-    offers = checks.lift(matrix, "matrix").t().contiguous()
+    offers = checks.lift(matrix, "matrix").detach().t().contiguous()
+    lazy = offers.device.type == "cpu" and not torch.compiler.is_compiling()
+    if images > 1 and image_ids is not None:
+        checks.shape(image_ids, "image_ids", "N", N=tokens)
+        if lazy:  # elsewhere this would cost a synchronisation
+            checks.image_ids(image_ids, images)
     first = _best_singletons(offers, image_ids, images)
     sizes = [min(batch, keep - n) for n in range(0 if first is None else images, keep, batch)]
-    lazy = offers.device.type == "cpu" and not torch.compiler.is_compiling()
     solve = select_lazy if lazy else _select_dense
     picks, progress, covered = solve(offers, sizes, first, pool_factor * batch, temperature)
     seeds = [] if first is None else [first]

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
+from vicoset.core import checks
 from vicoset.core.kernels import SLACK, Kernels, compiled
 from vicoset.core.scores import EPSILON, responsibility_scores, round_progress
 
@@ -32,7 +33,9 @@ def select_lazy(
     """Arguments and result as in ``support._select_dense``."""
     loops = compiled() if offers.numel() >= COMPILE_FROM else None
     state = _Plain(offers) if loops is None else _Compiled(offers, loops)
-    free = torch.ones(len(offers), dtype=torch.bool)
+    if not bool(state.gains.isfinite().all()):
+        checks.finite({"matrix": offers.t()})
+    free = torch.ones(len(offers), dtype=torch.bool, device=offers.device)
     keep = sum(sizes)
     if first is not None:
         keep += len(first)
@@ -79,8 +82,7 @@ class _Plain:
         rows = rows[stale[rows]]
         known = gains.new_empty(0)
         while len(rows):
-            steps = torch.split(rows, max(1, CHUNK // max(1, len(self.cover))))
-            fresh = torch.cat([self._residual(step).sum(1) for step in steps])
+            fresh = self._exact(rows)
             gains[rows] = fresh
             stale[rows] = False
             known = torch.cat([known, fresh])
@@ -95,7 +97,7 @@ class _Plain:
         last = self.gains.topk(min(pool, len(self.gains))).values[-1]
         candidates = ((self.gains >= last * (1.0 - SLACK)) & (self.gains > 0)).nonzero()[:, 0]
         if len(candidates) > pool:
-            exact = self._residual(candidates).sum(1)
+            exact = self._exact(candidates)
             candidates = candidates[_largest(exact, pool)]
         if len(candidates) <= size:
             return candidates
@@ -113,6 +115,11 @@ class _Plain:
         """The ``size`` candidates with the largest scores, ascending."""
         scores = responsibility_scores(self._residual(candidates), temperature)
         return candidates[_largest(scores, size)]
+
+    def _exact(self, rows: Tensor) -> Tensor:
+        """Gains of rows as the dense path adds them up, in chunks."""
+        steps = torch.split(rows, max(1, CHUNK // max(1, len(self.cover))))
+        return torch.cat([self._residual(step).sum(1) for step in steps])
 
     def _residual(self, rows: Tensor) -> Tensor:
         return self.offers.index_select(0, rows).sub_(self.cover).clamp_min_(0.0)

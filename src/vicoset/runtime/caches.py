@@ -12,12 +12,12 @@ from vicoset.runtime.gather import Kept, gather_axis
 SUPPORTED = ("DynamicLayer", "DynamicSlidingWindowLayer", "StaticLayer")
 
 
-def check_cache(cache: Any, boundary: int) -> None:
+def check_cache(cache: Any, prefix: str) -> None:
     """Refuse caches whose entries cannot be gathered, before anything is touched.
 
     Args:
         cache: the library's cache, or None.
-        boundary: blocks before it hold dense entries by then.
+        prefix: execution mode.
     """
     if cache is None:
         return
@@ -39,13 +39,21 @@ def check_cache(cache: Any, boundary: int) -> None:
                 f"block {number} caches in a {name}; allowed are {', '.join(SUPPORTED)}. "
                 "Pass cache_implementation='dynamic' to generate."
             )
-        if name == "StaticLayer" and not isinstance(
-            getattr(layer, "cumulative_length", None), torch.Tensor
-        ):
-            raise UnsupportedError(
-                "this transformers writes static caches at absolute positions, which leaves a "
-                "hole after compaction; use transformers >= 5.4 or cache_implementation='dynamic'."
-            )
+        if name == "StaticLayer":
+            check_static(prefix)
+
+
+def check_static(prefix: str) -> None:
+    """Refuse static caches that would not be compact, or not written where they end."""
+    from transformers.cache_utils import StaticLayer
+
+    if prefix != "gathered":
+        raise UnsupportedError(f"static caches need prefix='gathered', not {prefix!r}.")
+    if not hasattr(StaticLayer(max_cache_len=1), "cumulative_length"):
+        raise UnsupportedError(
+            "this transformers writes static caches at absolute positions, which leaves a "
+            "hole after compaction; use transformers >= 5.4 or cache_implementation='dynamic'."
+        )
 
 
 def gather_cache(cache: Any, blocks: range, kept: Kept, length: int) -> None:

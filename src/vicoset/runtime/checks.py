@@ -11,6 +11,7 @@ from vicoset.errors import RuntimeStateError, UnsupportedError
 from vicoset.models.families import Family
 from vicoset.plan import Plan
 from vicoset.runtime import decoding
+from vicoset.runtime.caches import check_static
 from vicoset.runtime.compact import Compacted
 
 
@@ -59,11 +60,17 @@ def check_generate(args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str) -
             f"cache_implementation={implementation!r} keeps entries where they cannot be "
             "gathered; allowed are 'dynamic' and 'static'."
         )
-    if implementation is not None and "static" in implementation and prefix != "gathered":
-        raise UnsupportedError(f"static caches need prefix='gathered', not {prefix!r}.")
+    if implementation is not None and "static" in implementation:
+        check_static(prefix)
     ids = kwargs.get("input_ids", args[0] if args else None)
     mask, cache = kwargs.get("attention_mask"), kwargs.get("past_key_values")
     if isinstance(ids, Tensor) and cache is not None and decoding.session_of(cache) is not None:
+        if not continues_by_mask():
+            raise UnsupportedError(
+                f"a prompt of {ids.shape[1]} input_ids came with a compact cache, and this "
+                "transformers finds the new ones by the length of the cache; use transformers >= "
+                "5.4, or start a new cache with the whole chat."
+            )
         whole = isinstance(mask, Tensor) and mask.shape[1] == ids.shape[1]
         if whole or mask is None:
             raise UnsupportedError(
@@ -73,18 +80,18 @@ def check_generate(args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str) -
             )
 
 
+def continues_by_mask() -> bool:
+    """Whether generate goes on from a cache by the mask, so that only new ids may be given."""
+    from transformers import GenerationMixin
+
+    return not hasattr(GenerationMixin, "_get_initial_cache_position")
+
+
 def crops_relative() -> bool:
     """Whether this library's caches crop by the number of entries to remove."""
-    from transformers.cache_utils import DynamicLayer
+    from transformers.cache_utils import Cache
 
-    return "relative" in (inspect.getdoc(DynamicLayer.crop) or "").lower() or _crops_negative()
-
-
-def _crops_negative() -> bool:
-    from transformers import __version__
-
-    major, minor = (int(part) for part in __version__.split(".")[:2])
-    return (major, minor) >= (5, 14)
+    return "tokens_to_remove" in inspect.signature(Cache.crop).parameters
 
 
 def check_no_ids(kwargs: dict[str, Any]) -> None:
@@ -96,6 +103,17 @@ def check_no_ids(kwargs: dict[str, Any]) -> None:
         f"inputs_embeds of shape {list(embeds.shape)} came without input_ids, so nobody can tell "
         "which positions are visual; pass input_ids (with pixel_values), or leave the context."
     )
+
+
+def check_step(model: Any, kwargs: dict[str, Any]) -> None:
+    """Steps by hand: multimodal positions do not follow from the length of a compact cache."""
+    mrope = hasattr(getattr(model, "model", None), "get_rope_index")
+    if mrope and kwargs.get("position_ids") is None:
+        raise UnsupportedError(
+            f"a step of {type(model).__name__} on a compact cache came without position_ids; its "
+            "positions are multimodal and do not follow from the cache. Pass the position_ids of "
+            "the new tokens, or decode with generate."
+        )
 
 
 def check_prompt(kwargs: dict[str, Any], ids: Tensor) -> None:
@@ -114,20 +132,20 @@ def check_prompt(kwargs: dict[str, Any], ids: Tensor) -> None:
         )
 
 
-def check_windows(windows: dict[int, int], length: int) -> None:
-    """Sliding and chunked blocks whose window ends inside the prompt.
+def check_windows(windows: dict[int, int], position: int) -> None:
+    """Sliding and chunked blocks whose window ends inside the text.
 
     Args:
         windows: block -> positions it can see.
-        length: prompt positions.
+        position: positions of the text so far, the prompt uncompressed.
     """
-    short = {block: window for block, window in windows.items() if window < length}
+    short = {block: window for block, window in windows.items() if window < position}
     if short:
         block, window = min(short.items())
         raise UnsupportedError(
-            f"block {block} sees {window} positions at a time and the prompt has {length}; behind "
-            "a compaction its window would count compact positions. Shorten the prompt to "
-            f"{window} positions."
+            f"block {block} sees {window} positions at a time and the text has {position} by now; "
+            "behind a compaction its window would count compact positions. Keep prompt and answer "
+            f"within {window} positions."
         )
 
 

@@ -187,8 +187,8 @@ def _scene(
 ) -> Scene:
     device = states.device
     visual = layout.visual.to(device)
-    queries = messages.query_positions(layout.text, layout.visual, settings.max_queries).positions
-    queries = queries.to(device)
+    read = messages.query_positions(layout.text, layout.visual, settings.max_queries)
+    queries = read.positions.to(device)
     views = tuple(
         view_of(block, module, captured, number, attended, visual, queries)
         for block, module, captured in seen
@@ -204,6 +204,7 @@ def _scene(
         views=views,
         settings=settings,
         seed=number,
+        potential_queries=read.potential,
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vicoset.errors import UnsupportedError
 from vicoset.runtime.caches import cache_bytes
 from vicoset.runtime.compact import Compacted
-from vicoset.runtime.gather import Kept, gather_columns, hidden
+from vicoset.runtime.gather import Kept, hidden
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,13 @@ class Session:
         length: prompt positions before compaction.
         stages: the compactions.
         prefix: execution mode.
+        attended: [B, L] bool, False on the prompt's padding; None without padding.
     """
 
     length: int
     stages: tuple[Compacted, ...]
     prefix: str
+    attended: Tensor | None = None
 
     def stage_at(self, boundary: int) -> Compacted | None:
         """The compaction before a block."""
@@ -41,14 +43,36 @@ class Session:
             return _composed(self.stages)
         return _composed([stage for stage in self.stages if stage.boundary == 0])
 
-    def beyond_base(self, block: int) -> Kept | None:
-        """What a block's cache holds of what block 0's cache holds; None for all of it."""
+    def held(self, block: int) -> Kept | None:
+        """What a block's cache holds of the prompt, as one gather; None for all of it."""
         if self.prefix == "gathered":
-            return None
-        return _composed([stage for stage in self.stages if 0 < stage.boundary <= block])
+            return self.base
+        return _composed([stage for stage in self.stages if stage.boundary <= block])
 
-    def decode_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The decoder's arguments of a step; ``gathered`` caches are shorter than the text."""
+    def front(self, block: int) -> Tensor:
+        """[B, prompt entries of a block's cache] bool, False on padding."""
+        kept = self.held(block)
+        if kept is not None:
+            return kept.valid if kept.valid is not None else torch.ones_like(kept.index) > 0
+        if self.attended is not None:
+            return self.attended
+        rows = self.stages[0].kept.index
+        return rows.new_ones(len(rows), self.length) > 0
+
+    def gaps(self, block: int) -> bool:
+        """Whether some prompt entries of a block's cache are padding."""
+        kept = self.held(block)
+        return (self.attended if kept is None else kept.valid) is not None
+
+    def decode_arguments(self, kwargs: dict[str, Any], given: Any) -> dict[str, Any]:
+        """The decoder's arguments of a step; ``gathered`` caches are shorter than the text.
+
+        Args:
+            kwargs: as the decoder got them.
+            given: the mask that the top model got. Some models make the blocks' masks above the
+                decoder, from this one and the length of the cache; the decoder then gets the
+                compact 2-D mask instead and makes them itself.
+        """
         kept = self.base
         if kept is None:
             return kwargs
@@ -61,6 +85,9 @@ class Session:
             device = kept.index.device
             changed["position_ids"] = torch.arange(first, first + steps, device=device)[None]
         mask = kwargs.get("attention_mask")
+        made = isinstance(mask, dict) or (isinstance(mask, Tensor) and mask.ndim != 2)
+        if made and (given is None or (isinstance(given, Tensor) and given.ndim == 2)):
+            mask = given
         if mask is None and kept.valid is not None:
             behind = kept.valid.new_ones(len(kept.valid), past - kept.length + steps)
             changed["attention_mask"] = torch.cat([kept.valid, behind], 1).long()
@@ -117,41 +144,48 @@ def attended_positions(mask: Any, shape: Sequence[int], device: torch.device) ->
 
 
 def hook_dense_blocks(layers: Iterable[nn.Module], session: Session) -> list[Any]:
-    """``dense`` caches: blocks behind a boundary hold fewer prompt positions than those before."""
-    length = session.length if session.base is None else session.base.length
+    """``dense`` caches: every block gets the mask of what its own cache holds.
+
+    The decoder makes one mask from the length of one block's cache, which need not be the length
+    of another's; so no block of a step takes its mask.
+    """
     handles = []
     for number, layer in enumerate(layers):
-        kept = session.beyond_base(number)
-        if kept is not None:
-            hook = functools.partial(_before_dense_block, kept, length)
-            handles.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
+        hook = functools.partial(_before_dense_block, session, number)
+        handles.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
     return handles
 
 
 def _before_dense_block(
-    kept: Kept, length: int, block: nn.Module, args: Any, kwargs: dict[str, Any]
-) -> tuple[Any, dict[str, Any]] | None:
-    mask = kwargs.get("attention_mask")
-    if mask is None and kept.valid is None:
-        return None
-    if mask is None:
-        states = args[0] if args else kwargs["hidden_states"]
-        past = int(kwargs["past_key_values"].get_seq_length()) - length
-        mask = _causal_tail(states, length, past)
-    if mask.ndim != 4:
-        raise UnsupportedError(
-            "prefix='dense' decodes with 4-D masks or none (sdpa, eager); this kernel got a "
-            f"{mask.ndim}-D one. Use prefix='gathered', or load with attn_implementation='sdpa'."
-        )
-    return args, {**kwargs, "attention_mask": gather_columns(mask, kept, length)}
+    session: Session, number: int, block: nn.Module, args: Any, kwargs: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    states = args[0] if args else kwargs["hidden_states"]
+    front = session.front(number)
+    past = int(kwargs["past_key_values"].get_seq_length(number)) - front.shape[1]
+    kernel = _kernel(block)
+    mask = None
+    if "flash" in kernel and session.gaps(number):
+        mask = torch.cat([front, front.new_ones(len(front), past + states.shape[1])], 1)
+    elif "flash" not in kernel and (states.shape[1] > 1 or session.gaps(number)):
+        prompt = front[:, None].expand(-1, states.shape[1], -1)
+        mask = torch.cat([prompt, _causal_tail(states, past)], 2)[:, None]
+        if kernel == "eager":
+            low = torch.finfo(states.dtype).min
+            mask = torch.zeros_like(mask, dtype=states.dtype).masked_fill_(~mask, low)
+    return args, {**kwargs, "attention_mask": mask}
 
 
-def _causal_tail(states: Tensor, length: int, past: int) -> Tensor:
-    """[B, 1, q, length + past + q] bool: the prompt, and what was generated, causally."""
+def _causal_tail(states: Tensor, past: int) -> Tensor:
+    """[B, q, past + q] bool: what was generated behind the prompt, causally."""
     batch, steps = states.shape[:2]
-    rows = torch.arange(steps, device=states.device)[:, None] + length + past
-    columns = torch.arange(length + past + steps, device=states.device)
-    return (columns <= rows).expand(batch, 1, -1, -1)
+    rows = torch.arange(steps, device=states.device)[:, None] + past
+    return (torch.arange(past + steps, device=states.device) <= rows).expand(batch, -1, -1)
+
+
+def _kernel(block: nn.Module) -> str:
+    """The attention kernel of a block."""
+    configs = (getattr(module, "config", None) for module in block.modules())
+    return next(str(c._attn_implementation) for c in configs if c is not None)
 
 
 def prompt_bytes(cache: Any, length: int, done: Sequence[Compacted]) -> tuple[int, int]:

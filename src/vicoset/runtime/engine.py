@@ -9,9 +9,10 @@ where a decoder has one.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,7 @@ from vicoset.runtime.caches import check_cache, gather_cache
 from vicoset.runtime.compact import Compacted, compact, extend
 from vicoset.runtime.gather import Kept, gather_axis
 from vicoset.runtime.kwargs import Rewriter
-from vicoset.runtime.record import Record, Records, StageRecord, one_or_all
+from vicoset.runtime.record import Record, Records, StageRecord, digest_of, one_or_all
 from vicoset.runtime.tap import Captured, Seen, Tap
 
 PREFIXES = ("gathered", "dense", "replay")
@@ -58,6 +59,13 @@ class Prompt:
         """Prompt positions as the model passes them, before any compaction."""
         return self.ids.shape[1]
 
+    @property
+    def padded(self) -> Tensor | None:
+        """The attended positions, None when there is no padding."""
+        if self.attended is None or bool(self.attended.all()):
+            return None
+        return self.attended
+
 
 class Engine:
     """Attach with :meth:`attach`, detach with :meth:`detach`; both leave no trace behind."""
@@ -77,15 +85,18 @@ class Engine:
         self.plan, self.keep, self.prefix = plan, keep, prefix
         self.settings = settings or Settings()
         self.force = force
+        self.digest = digest_of(plan, self.settings)
         self.family: Family = family_of(model, allow_uncertified)
         self.decoder: Any = decoder_of(model)
         self.layers = layers_of(model)
+        self.windows = self.family.windows(self.model.config)
         checks.check_model(self.family, self.model, self.decoder, plan, len(self.layers))
         self.boundaries = {stage.boundary: stage for stage in plan.stages}
         self.records: list[Record] = []
         self.last: Record | Records | None = None
         self.prompt: Prompt | None = None
         self.session: decoding.Session | None = None  # of the running generate call, for replay
+        self._mask: Any = None  # what the top model got in the forward that is running
         self._generating = False
         self._dry = False
         self._handles: list[Any] = []
@@ -105,6 +116,13 @@ class Engine:
             )
         self.model._vicoset_engine = self
         self._owner = threading.get_ident()
+        try:
+            self._hook()
+        except BaseException:
+            self.detach()
+            raise
+
+    def _hook(self) -> None:
         hook = self.model.register_forward_pre_hook(self._before_model, with_kwargs=True)
         self._handles.append(hook)
         self._handles.append(
@@ -132,7 +150,8 @@ class Engine:
             owner.__dict__.pop(name, None)
         self._wrapped.clear()
         self.session = None
-        self.model.__dict__.pop("_vicoset_engine", None)
+        if self.model.__dict__.get("_vicoset_engine") is self:
+            del self.model.__dict__["_vicoset_engine"]
 
     def _wrap(self, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
         if name in owner.__dict__:
@@ -177,12 +196,15 @@ class Engine:
     def _before_model(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         self._check_thread()
         self._end_prompt()  # a KeyboardInterrupt may have left one behind
+        self._mask = kwargs.get("attention_mask")
         ids = kwargs.get("input_ids", args[0] if args else None)
         if ids is None:
             checks.check_no_ids(kwargs)
             return
         cache = kwargs.get("past_key_values")
         held = int(cache.get_seq_length()) if cache is not None else 0
+        if held and not self._generating and decoding.session_of(cache) is not None:
+            checks.check_step(self.model, kwargs)
         if ids.shape[1] == 1 and held:
             return
         visual = torch.zeros_like(ids, dtype=torch.bool)
@@ -203,10 +225,14 @@ class Engine:
             self.prompt.replayed = self.session
             self.prompt.grown = ids.shape[1] - self.session.length
 
-    def _after_model(self, *_: Any) -> None:
+    def _after_model(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         prompt = self.prompt
         try:
-            if prompt is not None and prompt.attended is not None and prompt.replayed is None:
+            if output is None or prompt is None:  # nothing came out: an exception
+                return
+            if prompt.attended is not None and prompt.replayed is None:
+                if prompt.cache is None:
+                    prompt.cache = getattr(output, "past_key_values", None)
                 self._keep_records(prompt)
         finally:
             self._end_prompt()
@@ -215,7 +241,7 @@ class Engine:
         for handle in self._prompt_handles:
             handle.close() if isinstance(handle, Tap) else handle.remove()
         self._prompt_handles.clear()
-        self.prompt = None
+        self.prompt = self._mask = None
         self._dry = False
 
     # -- the decoder ---------------------------------------------------------------------------
@@ -233,13 +259,15 @@ class Engine:
                 f"prompt of {prompt.length}; allowed are whole prompts. Drop prefill_chunk_size."
             )
         prompt.cache = kwargs.get("past_key_values")
+        check_cache(prompt.cache, self.prefix)
         if prompt.replayed is None:
             self._describe(prompt, kwargs, states)
             if not any(layout is not None for layout in prompt.layouts):
                 self._end_prompt()
                 return None
-            windows = self.family.windows(self.model.config)
-            checks.check_windows(windows, prompt.length)
+            checks.check_windows(self.windows, prompt.length)
+            if self._keeps_everything(prompt):
+                return None  # no hook, no tap: the model's own path, bit for bit
         self._install(prompt)
         return None
 
@@ -264,6 +292,15 @@ class Engine:
             )
         )
         prompt.current, prompt.now = prompt.attended, list(prompt.layouts)
+
+    def _keeps_everything(self, prompt: Prompt) -> bool:
+        """Whether K = N in every row at every boundary."""
+        whole = [layout for layout in prompt.layouts if layout is not None]
+        return not self.force and all(
+            (stage.keep or self.keep).of(len(layout.visual), layout.images) == len(layout.visual)
+            for stage in self.plan.stages
+            for layout in whole
+        )
 
     def _install(self, prompt: Prompt) -> None:
         """Hooks on the blocks, and taps on those whose history a boundary reads."""
@@ -300,6 +337,8 @@ class Engine:
             return None
         kwargs = dict(kwargs)
         states = args[0] if args else kwargs.pop("hidden_states")
+        if prompt.cache is None:  # a direct forward's decoder makes it itself
+            prompt.cache = kwargs.get("past_key_values")
         if number in self.boundaries:
             states = self._at_boundary(prompt, number, block, states, kwargs)
         if prompt.kept is None or prompt.rewriter is None:
@@ -316,7 +355,7 @@ class Engine:
             self._follow(prompt, done, prompt.grown)
             return done.apply(states, prompt.grown)
         stage = self.boundaries[number]
-        check_cache(prompt.cache if self.prefix == "gathered" else None, number)
+        check_cache(prompt.cache, self.prefix)
         seen = []
         if "views" in stage.selector.needs | stage.realiser.needs:
             now = prompt.rewriter(kwargs, states) if prompt.rewriter else kwargs
@@ -394,7 +433,10 @@ class Engine:
     def _remember(self, prompt: Prompt) -> None:
         """What decoding needs to know, found again by the cache or by the running generate."""
         session = decoding.Session(
-            length=prompt.length, stages=tuple(prompt.done), prefix=self.prefix
+            length=prompt.length,
+            stages=tuple(prompt.done),
+            prefix=self.prefix,
+            attended=prompt.padded,
         )
         if prompt.cache is not None:
             prompt.cache._vicoset_session = session
@@ -406,9 +448,14 @@ class Engine:
         session = decoding.session_of(kwargs.get("past_key_values"))
         if session is None:
             return None
+        states = kwargs.get("inputs_embeds")
+        steps = (kwargs["input_ids"] if states is None else states).shape[1]
+        held = int(kwargs["past_key_values"].get_seq_length())
+        position = session.length + held - session.front(0).shape[1] + steps
+        checks.check_windows(self.windows, position)
         if session.prefix != "gathered":
             self._prompt_handles += decoding.hook_dense_blocks(self.layers, session)
-        return args, session.decode_arguments(kwargs)
+        return args, session.decode_arguments(kwargs, self._mask)
 
     def _keep_records(self, prompt: Prompt) -> None:
         rows = []
@@ -417,13 +464,13 @@ class Engine:
         lengths = prompt.attended.sum(1).tolist()
         for row, layout in enumerate(prompt.layouts):
             found = [done.stages[row] for done in prompt.done]
-            stages = tuple(stage for stage in found if isinstance(stage, StageRecord))
+            stages = _in_source_order(found)
             tokens = 0 if layout is None else len(layout.visual)
             dropped = sum(stage.tokens - stage.kept for stage in stages)
             rows.append(
                 Record(
                     plan=self.plan.name,
-                    digest=self.plan.digest(),
+                    digest=self.digest,
                     prefix=self.prefix if prompt.cache is not None else "replay",
                     tokens=tokens,
                     images=0 if layout is None else layout.images,
@@ -447,6 +494,16 @@ class Engine:
                 "a compressed model was called from another thread than the one that attached it; "
                 "one thread at a time is allowed. Attach in the thread that calls the model."
             )
+
+
+def _in_source_order(found: Sequence[StageRecord | None]) -> tuple[StageRecord, ...]:
+    """A row's stages, each with indices among the prompt's tokens, not the stage before's."""
+    stages: list[StageRecord] = []
+    for stage in found:
+        if stage is not None and stages:
+            stage = dataclasses.replace(stage, indices=stages[-1].indices[stage.indices])
+        stages += [] if stage is None else [stage]
+    return tuple(stages)
 
 
 def _attention(block: nn.Module) -> nn.Module:

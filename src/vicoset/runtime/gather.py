@@ -13,7 +13,8 @@ class Kept:
     """Which positions of a batch of sequences stay, in order, left-padded to one length.
 
     Attributes:
-        index: [B, L'] positions in the sequence before; padding slots point at position 0.
+        index: [B, L'] positions in the sequence before; padding slots point at the first positions,
+            which are the row's own padding as far as it has some.
         valid: [B, L'] bool, False on padding slots; None when there are none.
     """
 
@@ -43,7 +44,7 @@ def kept_positions(stays: list[Tensor], counts: list[int]) -> Kept:
         # Stable: the positions that stay come first, in source order.
         front = (~stay).to(torch.uint8).sort(stable=True).indices[:count]
         pad = longest - count
-        rows.append(torch.cat([front.new_zeros(pad), front]))
+        rows.append(torch.cat([torch.arange(pad, device=stay.device), front]))
         valid.append(torch.arange(longest, device=stay.device) >= pad)
     every = None if min(counts) == longest else torch.stack(valid)
     return Kept(torch.stack(rows), every)
@@ -87,12 +88,6 @@ def gather_mask(mask: Tensor, kept: Kept, length: int) -> Tensor:
         return columns
     free = columns.new_full((*columns.shape[:3], tail + length - kept.length), hidden(columns))
     return torch.cat([columns, free], -1)
-
-
-def gather_columns(mask: Tensor, kept: Kept, length: int) -> Tensor:
-    """A decoding mask [B, h, q, L + t]: the prompt's columns gathered, those behind it kept."""
-    prompt = hide(gather_axis(mask[..., :length], kept, 3, 0), kept.valid)
-    return torch.cat([prompt, mask[..., length:].expand(len(prompt), -1, -1, -1)], -1)
 
 
 def hide(mask: Tensor, valid: Tensor | None) -> Tensor:

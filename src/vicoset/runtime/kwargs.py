@@ -55,7 +55,11 @@ class Rewriter:
     def _embeddings(self, value: Any) -> Any:
         if isinstance(value, (tuple, list)):
             return type(value)(self._embeddings(part) for part in value)
-        return gather_axis(value, self.kept, -2, -3)
+        found = gather_axis(value, self.kept, -2, -3)
+        if value.stride(-1) > value.stride(-2):
+            # Products of complex numbers round by the layout in memory; Llama4 transposes here.
+            found = found.mT.contiguous().mT
+        return found
 
     def _positions(self, value: Tensor) -> Tensor:
         if value.ndim == 1:

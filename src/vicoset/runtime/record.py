@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
+
+from vicoset.core.settings import Settings
+from vicoset.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,11 @@ class Records(tuple[Record, ...]):
     def __str__(self) -> str:
         """One line per row."""
         return "\n".join(str(record) for record in self)
+
+
+def digest_of(plan: Plan, settings: Settings) -> str:
+    """16 hex digits that change with the plan or a number of the method."""
+    return hashlib.sha256(f"{plan.digest()} {settings!r}".encode()).hexdigest()[:16]
 
 
 def one_or_all(records: Sequence[Record]) -> Record | Records:

@@ -51,14 +51,16 @@ def prefill(
         cache: an empty dynamic cache, or None.
     """
     states, places = embeddings, positions
+    mask = _causal(decoder, states)
     for number, block in enumerate(decoder.layers):
         if number == intervention.boundary:
             states = _compact(states, intervention)
             places = positions[..., intervention.kept]
+            mask = _causal(decoder, states)
             for layer in cache.layers[:number] if cache is not None else []:
                 layer.keys = layer.keys[:, :, intervention.kept]
                 layer.values = layer.values[:, :, intervention.kept]
-        states = _block(decoder, block, states, places, cache)
+        states = _block(decoder, block, states, places, mask, cache)
     return head(decoder.norm(states))
 
 
@@ -102,9 +104,11 @@ def step(
         positions: its original logical position, [1, 1] or [3, 1, 1].
         cache: as left by :func:`prefill`.
     """
-    states = embedding
+    states, mask = embedding, None
+    if decoder.config._attn_implementation == "eager":
+        mask = states.new_zeros(1, 1, 1, cache.get_seq_length() + 1)
     for block in decoder.layers:
-        states = _block(decoder, block, states, positions, cache)
+        states = _block(decoder, block, states, positions, mask, cache)
     return head(decoder.norm(states))
 
 
@@ -115,21 +119,22 @@ def _compact(states: Tensor, intervention: Intervention) -> Tensor:
     return compact
 
 
-def _block(decoder: Any, block: Any, states: Tensor, places: Tensor, cache: Any) -> Tensor:
-    """One block with the masks and rotary tables the decoder itself would make."""
+def _causal(decoder: Any, states: Tensor) -> Any:
+    """The mask that the decoder itself would make for one unpadded row."""
     from vicoset.runtime.kwargs import causal_mask
 
-    rotary = decoder.rotary_emb(states, places)
-    mask = None
-    if states.shape[1] > 1:
-        everyone = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-        mask = causal_mask(decoder.config, states, everyone)
-    elif decoder.config._attn_implementation == "eager":
-        mask = states.new_zeros(1, 1, 1, cache.get_seq_length(0) + 1)
+    everyone = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+    return causal_mask(decoder.config, states, everyone)
+
+
+def _block(
+    decoder: Any, block: Any, states: Tensor, places: Tensor, mask: Any, cache: Any
+) -> Tensor:
+    """One block with the rotary tables that the decoder itself would make."""
     out = block(
         states,
         attention_mask=mask,
-        position_embeddings=rotary,
+        position_embeddings=decoder.rotary_emb(states, places),
         past_key_values=cache,
         use_cache=cache is not None,
     )

@@ -59,19 +59,23 @@ class _State:
 
 
 class Tap:
-    """A sink on one attention module, from construction to :meth:`close`."""
+    """A sink on one attention module, from construction to :meth:`close`.
+
+    A dry run (``abort``) may interrupt a tap that waits for the real run of the same module.
+    """
 
     def __init__(
         self, attention: nn.Module, sink: Callable[[Seen], None], *, abort: bool = False
     ) -> None:
         _register()
-        if hasattr(attention, "_vicoset_tap"):
+        self._waiting: _State | None = attention.__dict__.get("_vicoset_tap")
+        if self._waiting is not None and not abort:
             raise RuntimeStateError(
                 f"{type(attention).__name__} is tapped already; one context per model is allowed. "
                 "Leave the other `with compress(...)` block first."
             )
         self.attention = attention
-        real: Any = attention.config
+        real: Any = attention.config if self._waiting is None else self._waiting.real
         tapped = copy.copy(real)
         tapped._attn_implementation_internal = NAME
         attention._vicoset_tap = _State(  # type: ignore[assignment]
@@ -80,9 +84,12 @@ class Tap:
         attention.config = tapped
 
     def close(self) -> None:
-        """Give the module its own config back."""
+        """Give the module its own config back, or the tap that waits."""
         state = self.attention.__dict__.pop("_vicoset_tap", None)
-        if state is not None:
+        if self._waiting is not None:
+            self.attention._vicoset_tap = self._waiting  # type: ignore[assignment]
+            self.attention.config = self._waiting.tapped
+        elif state is not None:
             self.attention.config = state.real
 
 

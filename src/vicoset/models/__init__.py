@@ -1,0 +1,1 @@
+"""What differs between model families: visual rows, image identity, coordinates, refusals."""

@@ -68,10 +68,10 @@ def marginals(matrix: Tensor, covered: Tensor) -> Tensor:
     """
     checks.shape(covered, "covered", "M", **checks.shape(matrix, "matrix", "M N"))
     offers = matrix.t()
-    step = max(1, CHUNK // max(1, matrix.shape[0]))
-    return torch.cat(
-        [(part - covered).clamp_min_(0.0).sum(1) for part in torch.split(offers, step)]
-    )
+    step = max(3, CHUNK // max(1, matrix.shape[0]))
+    # No chunk of one row: torch adds up a lone long row in another order.
+    parts = torch.tensor_split(offers, max(1, -(-len(offers) // step)))
+    return torch.cat([(part - covered).clamp_min_(0.0).sum(1) for part in parts])
 
 
 def deficits(matrix: Tensor, covered: Tensor) -> Tensor:

@@ -108,7 +108,9 @@ def assign(
 
 def _check_carriers(support: Tensor, image_ids: Tensor, images: int | None) -> None:
     checks.indices(support, "support", len(image_ids))
-    alone = () if images == 1 else image_ids[~torch.isin(image_ids, image_ids[support])]
+    if images == 1:
+        return
+    alone = image_ids[~torch.isin(image_ids, image_ids[support])]
     if len(alone):
         raise ImageError(
             f"image {int(alone[0])} has no kept token, so {len(alone)} tokens have no carrier; "

@@ -19,6 +19,7 @@ from vicoset.core.kernels import SLACK, Kernels, compiled
 from vicoset.core.scores import EPSILON, responsibility_scores, round_progress
 
 CHUNK = 1 << 17  # elements per step: temporaries of half a MiB stay in a core's cache
+TIE_CHUNK = 1 << 20  # the same where a pool is cut: as a rule one step
 STEP = 256  # tokens brought up to date before the floor is looked at again
 COMPILE_FROM = 1 << 20  # matrices below this many elements are not worth compiling for
 
@@ -82,7 +83,7 @@ class _Plain:
         rows = rows[stale[rows]]
         known = gains.new_empty(0)
         while len(rows):
-            fresh = self._exact(rows)
+            fresh = self._exact(rows, CHUNK)
             gains[rows] = fresh
             stale[rows] = False
             known = torch.cat([known, fresh])
@@ -97,7 +98,7 @@ class _Plain:
         last = self.gains.topk(min(pool, len(self.gains))).values[-1]
         candidates = ((self.gains >= last * (1.0 - SLACK)) & (self.gains > 0)).nonzero()[:, 0]
         if len(candidates) > pool:
-            exact = self._exact(candidates)
+            exact = self._exact(candidates, TIE_CHUNK)
             candidates = candidates[_largest(exact, pool)]
         if len(candidates) <= size:
             return candidates
@@ -116,10 +117,15 @@ class _Plain:
         scores = responsibility_scores(self._residual(candidates), temperature)
         return candidates[_largest(scores, size)]
 
-    def _exact(self, rows: Tensor) -> Tensor:
+    def _exact(self, rows: Tensor, chunk: int) -> Tensor:
         """Gains of rows as the dense path adds them up, in chunks."""
-        steps = torch.split(rows, max(1, CHUNK // max(1, len(self.cover))))
-        return torch.cat([self._residual(step).sum(1) for step in steps])
+        step = max(3, chunk // max(1, len(self.cover)))
+        parts = max(1, -(-len(rows) // step))
+        # No chunk of one row: torch adds up a lone long row in another order.
+        exact = self.gains.new_empty(len(rows))
+        for part, out in zip(rows.tensor_split(parts), exact.tensor_split(parts), strict=True):
+            torch.sum(self._residual(part), 1, out=out)
+        return exact
 
     def _residual(self, rows: Tensor) -> Tensor:
         return self.offers.index_select(0, rows).sub_(self.cover).clamp_min_(0.0)

@@ -46,6 +46,11 @@ def check_generate(args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str) -
             "the assistant model is compressed itself; it is called again with the whole text on "
             "a compact cache. Leave the assistant uncompressed."
         )
+    if option("assistant_early_exit"):
+        raise UnsupportedError(
+            "assistant_early_exit lets the model assist itself, which generates again on its own "
+            "compact cache. Pass an uncompressed assistant_model, or prompt_lookup_num_tokens."
+        )
     assisted = kwargs.get("assistant_model") is not None or option("prompt_lookup_num_tokens")
     if assisted and not crops_relative():
         raise UnsupportedError(

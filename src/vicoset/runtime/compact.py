@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,14 @@ class Compacted:
                 compact[row] = compact[row].index_copy(0, slots, carriers.to(compact.dtype))
         return compact
 
+    def without(self, ahead: int) -> Compacted:
+        """The same compaction of a sequence without its last ``ahead`` positions, all kept."""
+        if not ahead:
+            return self
+        index, valid = self.kept.index, self.kept.valid
+        kept = Kept(index[:, :-ahead], None if valid is None else valid[:, :-ahead])
+        return dataclasses.replace(self, kept=kept)
+
 
 def extend(kept: Kept, length: int, grown: int) -> Kept:
     """The same gather for a sequence that has grown behind its ``length`` prompt positions."""
@@ -74,6 +83,7 @@ def compact(
     seen: Sequence[tuple[int, nn.Module, Seen]],
     settings: Settings,
     force: bool = False,
+    copies: int = 1,
 ) -> Compacted | None:
     """Run one stage; None when no row has anything to compress.
 
@@ -86,6 +96,7 @@ def compact(
         seen: (block, attention module, captured inputs), the boundary block first.
         settings: the method's numbers.
         force: go through the whole path also where K = N.
+        copies: rows of each sample (beams, several sequences); they lie side by side.
     """
     budget = stage.keep or keep
     counts = [
@@ -95,7 +106,18 @@ def compact(
     if counts == sizes and not force:
         return None
     rows = [
-        _row(stage, str(budget), count, states[row], attended[row], layout, row, seen, settings)
+        _row(
+            stage,
+            str(budget),
+            count,
+            states[row],
+            attended[row],
+            layout,
+            row,
+            row // copies,
+            seen,
+            settings,
+        )
         for row, (count, layout) in enumerate(zip(counts, layouts, strict=True))
     ]
     texts = attended.sum(1).tolist()
@@ -141,6 +163,7 @@ def _row(
     attended: Tensor,
     layout: Layout | None,
     number: int,
+    sample: int,
     seen: Sequence[tuple[int, nn.Module, Seen]],
     settings: Settings,
 ) -> _Row:
@@ -154,7 +177,7 @@ def _row(
         everyone = torch.arange(tokens, device=device)
         selection, carriers = Selection(everyone, {}, None), None
     else:
-        scene = _scene(stage, states, attended, layout, number, seen, settings)
+        scene = _scene(stage, states, attended, layout, number, sample, seen, settings)
         with torch.no_grad():
             selection = stage.selector.select(scene, count)
             _check(selection, count, tokens, layout, stage)
@@ -182,6 +205,7 @@ def _scene(
     attended: Tensor,
     layout: Layout,
     number: int,
+    sample: int,
     seen: Sequence[tuple[int, nn.Module, Seen]],
     settings: Settings,
 ) -> Scene:
@@ -203,7 +227,7 @@ def _scene(
         boundary=stage.boundary,
         views=views,
         settings=settings,
-        seed=number,
+        seed=sample,
         potential_queries=read.potential,
     )
 

@@ -188,8 +188,15 @@ def _kernel(block: nn.Module) -> str:
     return next(str(c._attn_implementation) for c in configs if c is not None)
 
 
-def prompt_bytes(cache: Any, length: int, done: Sequence[Compacted]) -> tuple[int, int]:
-    """Bytes that the prompt's keys and values take, and would take uncompressed."""
+def prompt_bytes(cache: Any, length: int, ahead: int, done: Sequence[Compacted]) -> tuple[int, int]:
+    """Bytes that the prompt's keys and values take, and would take uncompressed.
+
+    Args:
+        cache: behind the prompt's forward.
+        length: positions of that forward.
+        ahead: how many of them only propose what follows.
+        done: the compactions.
+    """
     if cache is None:
         return 0, 0
     now = cache_bytes(cache)
@@ -199,5 +206,6 @@ def prompt_bytes(cache: Any, length: int, done: Sequence[Compacted]) -> tuple[in
         if isinstance(keys, Tensor) and keys.ndim == 4 and keys.shape[2]:
             per_position = 2 * keys.numel() * keys.element_size() // keys.shape[2]
             static = type(layer).__name__ == "StaticLayer"
-            full += per_position * (keys.shape[2] if static else length)
+            full += per_position * (keys.shape[2] if static else length - ahead)
+            now -= 0 if static else per_position * ahead
     return now, full if done else now

@@ -53,6 +53,8 @@ class Prompt:
     now: list[Layout | None] = field(default_factory=list)
     replayed: decoding.Session | None = None
     grown: int = 0
+    ahead: int = 0  # tokens that an assistant proposes, behind the prompt in its own forward
+    copies: int = 1  # rows of each sample, when generate has multiplied them
 
     @property
     def length(self) -> int:
@@ -98,6 +100,7 @@ class Engine:
         self.session: decoding.Session | None = None  # of the running generate call, for replay
         self._mask: Any = None  # what the top model got in the forward that is running
         self._generating = False
+        self._given: tuple[int, ...] = (0, 0)  # ids [B, L] that generate was given
         self._dry = False
         self._handles: list[Any] = []
         self._prompt_handles: list[Any] = []
@@ -175,6 +178,8 @@ class Engine:
         checks.check_generate(args, kwargs, self.prefix)
         if self.prefix == "replay":
             kwargs["use_cache"] = False
+        ids = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None))
+        self._given = tuple(ids.shape) if isinstance(ids, Tensor) else (0, 0)
         self._generating, self.session = True, None
         self._watch.clear()
         try:
@@ -221,9 +226,14 @@ class Engine:
         if not self._generating:
             self._watch.clear()
         self.prompt = Prompt(ids=ids, kwargs=kwargs)
+        rows, length = self._given
+        if self._generating and rows and len(ids) % rows == 0:
+            self.prompt.copies = len(ids) // rows
         if self._generating and self.session is not None and cache is None:
             self.prompt.replayed = self.session
             self.prompt.grown = ids.shape[1] - self.session.length
+        elif self._generating and 0 < length < ids.shape[1]:
+            self.prompt.ahead = ids.shape[1] - length
 
     def _after_model(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         prompt = self.prompt
@@ -291,6 +301,12 @@ class Engine:
                 kwargs=prompt.kwargs,
             )
         )
+        if prompt.ahead:  # what nobody has accepted yet reads no image
+            end = prompt.length - prompt.ahead
+            prompt.layouts = [
+                layout and dataclasses.replace(layout, text=layout.text[layout.text < end])
+                for layout in prompt.layouts
+            ]
         prompt.current, prompt.now = prompt.attended, list(prompt.layouts)
 
     def _keeps_everything(self, prompt: Prompt) -> bool:
@@ -365,7 +381,15 @@ class Engine:
             ]
         assert prompt.current is not None
         done = compact(
-            stage, self.keep, states, prompt.current, prompt.now, seen, self.settings, self.force
+            stage,
+            self.keep,
+            states,
+            prompt.current,
+            prompt.now,
+            seen,
+            self.settings,
+            self.force,
+            prompt.copies,
         )
         if done is None:
             return states
@@ -432,11 +456,12 @@ class Engine:
 
     def _remember(self, prompt: Prompt) -> None:
         """What decoding needs to know, found again by the cache or by the running generate."""
+        end, padded = prompt.length - prompt.ahead, prompt.padded
         session = decoding.Session(
-            length=prompt.length,
-            stages=tuple(prompt.done),
+            length=end,
+            stages=tuple(done.without(prompt.ahead) for done in prompt.done),
             prefix=self.prefix,
-            attended=prompt.padded,
+            attended=None if padded is None else padded[:, :end],
         )
         if prompt.cache is not None:
             prompt.cache._vicoset_session = session
@@ -459,10 +484,12 @@ class Engine:
 
     def _keep_records(self, prompt: Prompt) -> None:
         rows = []
-        bytes_now, bytes_full = decoding.prompt_bytes(prompt.cache, prompt.length, prompt.done)
+        bytes_now, bytes_full = decoding.prompt_bytes(
+            prompt.cache, prompt.length, prompt.ahead, prompt.done
+        )
         assert prompt.attended is not None
-        lengths = prompt.attended.sum(1).tolist()
-        for row, layout in enumerate(prompt.layouts):
+        lengths = prompt.attended[:, : prompt.length - prompt.ahead].sum(1).tolist()
+        for row, layout in list(enumerate(prompt.layouts))[:: prompt.copies]:
             found = [done.stages[row] for done in prompt.done]
             stages = _in_source_order(found)
             tokens = 0 if layout is None else len(layout.visual)
@@ -482,11 +509,19 @@ class Engine:
                     full_kv_bytes=bytes_full // len(prompt.layouts),
                     attention=str(self.decoder.config._attn_implementation),
                     dtype=str(self.decoder.dtype).removeprefix("torch."),
-                    notes=self.plan.notes,
+                    notes=self._notes(layout),
                 )
             )
         self.records += rows
         self.last = one_or_all(rows)
+
+    def _notes(self, layout: Layout | None) -> tuple[str, ...]:
+        """What a reader of a row's record should know: rescaled presets, raised budgets."""
+        if layout is None:
+            return self.plan.notes
+        keeps = [stage.keep or self.keep for stage in self.plan.stages]
+        found = [keep.note(len(layout.visual), layout.images) for keep in keeps]
+        return (*self.plan.notes, *dict.fromkeys(note for note in found if note))
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._owner:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from tests import zoo
 from tests.runtime.helpers import (
     BOUNDARIES,
     KERNELS,
@@ -125,6 +126,23 @@ def test_a_dropped_token_matters(family, attn):
     plain = logits(model, inputs)[:, -1]
     with compressed(model, "random+drop@2", 5):
         assert (logits(model, inputs)[:, -1] - plain).abs().max() > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("attn", ["sdpa", "eager"])
+@pytest.mark.parametrize("family", ["qwen3_vl", "qwen3_vl_moe"])
+@pytest.mark.parametrize("images", [1, ROWS], ids=["single", "batch"])
+def test_carriers_receive_the_deepstack_feature_of_their_own_position(family, attn, images):
+    model = zoo.tiny(family, attn)
+    with torch.no_grad():  # loud enough that a wrong row shows
+        for merger in model.model.visual.deepstack_merger_list:
+            merger.linear_fc2.weight.mul_(100)
+    inputs = prompt(model, family, images)
+    for boundary in BOUNDARIES:
+        with compressed(model, watched("gmc", boundary), 5) as engine:
+            found = logits(model, inputs)
+        gone = dropped_of(model, inputs, engine)
+        with masked_out(model, gone, boundary):
+            assert_retained(found, logits(model, inputs), inputs, gone)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vicoset.core import banks, checks
-from vicoset.core.messages import evenly_spaced
+from vicoset.core.queries import evenly_spaced
 from vicoset.core.settings import Settings
 
 GROUNDED, APPEARANCE, SPATIAL = "grounded", "appearance", "spatial"

@@ -13,7 +13,7 @@ from tests.runtime.helpers import (
     model_of,
     prompt,
 )
-from vicoset.runtime import engine as running
+from vicoset.runtime import prompt as running
 from vicoset.runtime import reference
 from vicoset.runtime.reference import Intervention
 

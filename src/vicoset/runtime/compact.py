@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +12,13 @@ from torch import Tensor, nn
 from vicoset.core import messages
 from vicoset.core.settings import Settings
 from vicoset.errors import RuntimeStateError
-from vicoset.methods.base import Realisation, Scene, Selection, View
+from vicoset.methods.base import Realisation, Scene, Selection
 from vicoset.models.layout import Layout
 from vicoset.plan import Keep, Stage
 from vicoset.runtime.gather import Kept, gather_states, kept_positions
 from vicoset.runtime.record import StageRecord
 from vicoset.runtime.tap import Seen
+from vicoset.runtime.views import view_of
 
 
 @dataclass(frozen=True)
@@ -230,70 +230,6 @@ def _scene(
         seed=sample,
         potential_queries=read.potential,
     )
-
-
-def view_of(
-    block: int,
-    attention: nn.Module,
-    seen: Seen,
-    row: int,
-    attended: Tensor,
-    visual: Tensor,
-    queries: Tensor,
-) -> View:
-    """One row of what a block's attention was called with, as methods read it."""
-    length = len(attended)
-    batch = len(seen.queries)
-    mask = seen.mask
-    native = mask is not None and mask.ndim == 4
-    own = None
-    if native:
-        assert mask is not None
-        own = mask[row if mask.shape[0] == batch else 0][..., :length, :]
-    return View(
-        block=block,
-        queries=seen.queries[row].index_select(1, queries).detach(),
-        keys=seen.keys[row, :, :length].detach(),
-        values=seen.values[row].index_select(1, visual).detach(),
-        output_probe=output_prober(attention, seen.queries.shape[1]),
-        scaling=seen.scaling,
-        mask=own,
-        key_valid=None if native else attended,
-        sliding_window=None if native else seen.sliding_window,
-        softcap=seen.softcap,
-        sinks=seen.sinks,
-    )
-
-
-def output_prober(attention: nn.Module, heads: int) -> Callable[[Tensor], Tensor]:
-    """P [d, r] -> O_h P [H, dh, r], by asking the output projection itself where need be.
-
-    Weights may be on another device (offload) or packed (quantisation); then the projection is
-    applied to unit vectors, which works for any linear module.
-    """
-    projection: Any = next(
-        getattr(attention, name)
-        for name in ("o_proj", "out_proj", "dense", "wo")
-        if hasattr(attention, name)
-    )
-
-    def prober(probe: Tensor) -> Tensor:
-        weight = getattr(projection, "weight", None)
-        plain = type(projection) is nn.Linear and not hasattr(projection, "_hf_hook")
-        if plain and isinstance(weight, Tensor) and not weight.is_meta:
-            own = probe.to(weight.device)
-            return messages.output_probe(weight.detach(), own, heads).to(probe.device)
-        width = projection.in_features
-        floats = (p.dtype for p in attention.parameters() if p.is_floating_point())
-        dtype = next(floats, probe.dtype)
-        zero = projection(torch.zeros(1, width, dtype=dtype, device=probe.device))
-        columns = []
-        for part in torch.split(torch.arange(width, device=probe.device), 1024):
-            eye = torch.nn.functional.one_hot(part, width).to(dtype)
-            columns.append((projection(eye) - zero).to(probe.device, probe.dtype) @ probe)
-        return torch.cat(columns).reshape(heads, -1, probe.shape[1])
-
-    return prober
 
 
 def _check(selection: Selection, count: int, tokens: int, layout: Layout, stage: Stage) -> None:

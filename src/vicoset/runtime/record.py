@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -133,6 +133,16 @@ def digest_of(plan: Plan, settings: Settings) -> str:
 def one_or_all(records: Sequence[Record]) -> Record | Records:
     """The record of a single prompt, or all those of a batch."""
     return records[0] if len(records) == 1 else Records(records)
+
+
+def in_source_order(found: Sequence[StageRecord | None]) -> tuple[StageRecord, ...]:
+    """A row's stages, each with indices among the prompt's tokens, not the stage before's."""
+    stages: list[StageRecord] = []
+    for stage in found:
+        if stage is not None and stages:
+            stage = replace(stage, indices=stages[-1].indices[stage.indices])
+        stages += [] if stage is None else [stage]
+    return tuple(stages)
 
 
 def _bytes(count: int) -> str:

@@ -1,0 +1,280 @@
+"""Inside a prompt's forward: what is known of the prompt, and what happens block by block."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vicoset.core.settings import Settings
+from vicoset.errors import UnsupportedError
+from vicoset.models.families import Family
+from vicoset.models.features import lengths_from
+from vicoset.models.layout import Layout, PromptInputs
+from vicoset.plan import Keep, Plan, Stage
+from vicoset.runtime import checks, decoding
+from vicoset.runtime.caches import check_cache, gather_cache
+from vicoset.runtime.compact import Compacted, compact, extend
+from vicoset.runtime.gather import Kept, gather_axis
+from vicoset.runtime.kwargs import Rewriter
+from vicoset.runtime.tap import Captured, Seen, Tap
+
+
+@dataclass
+class Prompt:
+    """What is known of the prompt whose forward is running."""
+
+    ids: Tensor
+    kwargs: dict[str, Any]
+    attended: Tensor | None = None
+    layouts: list[Layout | None] = field(default_factory=list)
+    cache: Any = None
+    history: dict[int, Seen] = field(default_factory=dict)
+    done: list[Compacted] = field(default_factory=list)
+    kept: Kept | None = None
+    rewriter: Rewriter | None = None
+    current: Tensor | None = None  # attended positions of the sequence as it is now
+    now: list[Layout | None] = field(default_factory=list)
+    replayed: decoding.Session | None = None
+    grown: int = 0
+    ahead: int = 0  # tokens that an assistant proposes, behind the prompt in its own forward
+    copies: int = 1  # rows of each sample, when generate has multiplied them
+
+    @property
+    def length(self) -> int:
+        """Prompt positions as the model passes them, before any compaction."""
+        return self.ids.shape[1]
+
+    @property
+    def padded(self) -> Tensor | None:
+        """The attended positions, None when there is no padding."""
+        if self.attended is None or bool(self.attended.all()):
+            return None
+        return self.attended
+
+
+class PromptForward:
+    """The part of an engine that works inside a prompt's forward, block by block.
+
+    Attributes are the engine's; this class only reads them, but for the prompt's own handles and
+    the session it leaves for decoding.
+    """
+
+    model: Any
+    decoder: Any
+    family: Family
+    layers: nn.ModuleList
+    plan: Plan
+    keep: Keep
+    prefix: str
+    settings: Settings
+    force: bool
+    boundaries: dict[int, Stage]
+    prompt: Prompt | None
+    session: decoding.Session | None
+    _watch: Any
+    _generating: bool
+    _dry: bool
+    _prompt_handles: list[Any]
+
+    def _describe(self, prompt: Prompt, kwargs: dict[str, Any], states: Tensor) -> None:
+        """Which positions are visual, attended, and where they lie."""
+        prompt.attended = decoding.attended_positions(
+            kwargs.get("attention_mask"), prompt.ids.shape, states.device
+        )
+        lengths = {
+            kind: lengths_from(prompt.kwargs, kind) or self._watch.seen(kind)[1]
+            for kind in ("image", "video")
+        }
+        prompt.layouts = self.family.layouts(
+            PromptInputs(
+                model=self.model,
+                input_ids=prompt.ids,
+                attended=prompt.attended,
+                position_ids=kwargs.get("position_ids"),
+                image_lengths=lengths["image"],
+                video_lengths=lengths["video"],
+                kwargs=prompt.kwargs,
+            )
+        )
+        if prompt.ahead:  # what nobody has accepted yet reads no image
+            end = prompt.length - prompt.ahead
+            prompt.layouts = [
+                layout and dataclasses.replace(layout, text=layout.text[layout.text < end])
+                for layout in prompt.layouts
+            ]
+        prompt.current, prompt.now = prompt.attended, list(prompt.layouts)
+
+    def _keeps_everything(self, prompt: Prompt) -> bool:
+        """Whether K = N in every row at every boundary."""
+        whole = [layout for layout in prompt.layouts if layout is not None]
+        return not self.force and all(
+            (stage.keep or self.keep).of(len(layout.visual), layout.images) == len(layout.visual)
+            for stage in self.plan.stages
+            for layout in whole
+        )
+
+    def _install(self, prompt: Prompt) -> None:
+        """Hooks on the blocks, and taps on those whose history a boundary reads."""
+        first = min(self.boundaries)
+        for number in range(first, len(self.layers)):
+            hook = functools.partial(self._before_block, number)
+            self._prompt_handles.append(
+                self.layers[number].register_forward_pre_hook(hook, with_kwargs=True)
+            )
+        if prompt.replayed is not None:
+            return
+        for number in sorted(self._history_blocks()):
+            sink = functools.partial(prompt.history.__setitem__, number)
+            self._prompt_handles.append(Tap(_attention(self.layers[number]), sink))
+
+    def _history(self, boundary: int) -> list[int]:
+        """The last two blocks before a boundary that run on the same sequence."""
+        before = max([other for other in self.boundaries if other < boundary], default=0)
+        stage = self.boundaries[boundary]
+        if "views" not in stage.selector.needs:
+            return []
+        return list(range(max(boundary - 2, before, 0), boundary))
+
+    def _history_blocks(self) -> set[int]:
+        return {number for boundary in self.boundaries for number in self._history(boundary)}
+
+    # -- the blocks ----------------------------------------------------------------------------
+
+    def _before_block(
+        self, number: int, block: nn.Module, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]] | None:
+        prompt = self.prompt
+        if self._dry or prompt is None:
+            return None
+        kwargs = dict(kwargs)
+        states = args[0] if args else kwargs.pop("hidden_states")
+        if prompt.cache is None:  # a direct forward's decoder makes it itself
+            prompt.cache = kwargs.get("past_key_values")
+        if number in self.boundaries:
+            states = self._at_boundary(prompt, number, block, states, kwargs)
+        if prompt.kept is None or prompt.rewriter is None:
+            return None
+        return (states, *args[1:]), prompt.rewriter(kwargs, states)
+
+    def _at_boundary(
+        self, prompt: Prompt, number: int, block: nn.Module, states: Tensor, kwargs: dict[str, Any]
+    ) -> Tensor:
+        if prompt.replayed is not None:
+            done = prompt.replayed.stage_at(number)
+            if done is None:
+                return states
+            self._follow(prompt, done, prompt.grown)
+            return done.apply(states, prompt.grown)
+        stage = self.boundaries[number]
+        check_cache(prompt.cache, self.prefix)
+        seen = []
+        if "views" in stage.selector.needs | stage.realiser.needs:
+            now = prompt.rewriter(kwargs, states) if prompt.rewriter else kwargs
+            seen.append((number, _attention(block), self._dry_run(block, states, now)))
+            seen += [
+                (n, _attention(self.layers[n]), prompt.history[n]) for n in self._history(number)
+            ]
+        assert prompt.current is not None
+        done = compact(
+            stage,
+            self.keep,
+            states,
+            prompt.current,
+            prompt.now,
+            seen,
+            self.settings,
+            self.force,
+            prompt.copies,
+        )
+        if done is None:
+            return states
+        if prompt.cache is not None and self.prefix == "gathered":
+            gather_cache(prompt.cache, range(number), done.kept, states.shape[1])
+        compacted = done.apply(states)
+        checks.check_compacted(compacted, done, prompt.current)
+        prompt.done.append(done)
+        prompt.now = list(done.layouts)
+        prompt.current = (
+            torch.ones_like(done.kept.index, dtype=torch.bool)
+            if done.kept.valid is None
+            else done.kept.valid
+        )
+        self._follow(prompt, done, 0)
+        self._remember(prompt)
+        return compacted
+
+    def _follow(self, prompt: Prompt, done: Compacted, grown: int) -> None:
+        """From here on, blocks run on the compact sequence."""
+        before = prompt.length if prompt.kept is None else prompt.kept.length
+        local = extend(done.kept, before - grown, grown)
+        prompt.kept = local if prompt.kept is None else local.after(prompt.kept)
+        flash = "flash" in str(self.decoder.config._attn_implementation)
+        prompt.rewriter = Rewriter(prompt.kept, prompt.length, self.decoder.config, flash)
+
+    def _dry_run(self, block: nn.Module, states: Tensor, kwargs: dict[str, Any]) -> Seen:
+        """What the block's attention would be called with; it ends before the kernel."""
+        caught: list[Seen] = []
+        plain = {k: v for k, v in kwargs.items() if k not in ("past_key_values", "past_key_value")}
+        plain["use_cache"] = False
+        tap = Tap(_attention(block), caught.append, abort=True)
+        self._dry = True
+        try:
+            with torch.no_grad():
+                block(states, **plain)
+        except Captured:
+            pass
+        finally:
+            self._dry = False
+            tap.close()
+        if not caught:
+            raise UnsupportedError(
+                f"{type(block).__name__} runs its attention outside the library's attention "
+                "interface, so its messages cannot be read; use a selector that needs no views."
+            )
+        return caught[0]
+
+    def _deepstack(
+        self, original: Callable[..., Any], states: Tensor, mask: Tensor, features: Tensor
+    ) -> Any:
+        """A carrier receives the deepstack feature of its own position."""
+        prompt = self.prompt
+        if prompt is None or prompt.kept is None or states.shape[1] != prompt.kept.length:
+            return original(states, mask, features)
+        kept = prompt.kept
+        rank = (mask.flatten().cumsum(0) - 1).view_as(mask)
+        own = gather_axis(mask, kept, 1, 0)
+        if kept.valid is not None:
+            own = own & kept.valid
+        return original(states, own, features[gather_axis(rank, kept, 1, 0)[own]])
+
+    def _remember(self, prompt: Prompt) -> None:
+        """What decoding needs to know, found again by the cache or by the running generate."""
+        end, padded = prompt.length - prompt.ahead, prompt.padded
+        session = decoding.Session(
+            length=end,
+            stages=tuple(done.without(prompt.ahead) for done in prompt.done),
+            prefix=self.prefix,
+            attended=None if padded is None else padded[:, :end],
+        )
+        if prompt.cache is not None:
+            prompt.cache._vicoset_session = session
+        if self._generating:
+            self.session = session
+
+
+def _attention(block: nn.Module) -> nn.Module:
+    """The attention module of a decoder block."""
+    for name in ("self_attn", "attention", "attn"):
+        module = getattr(block, name, None)
+        if isinstance(module, nn.Module) and hasattr(module, "config"):
+            return module
+    raise UnsupportedError(
+        f"{type(block).__name__} has no attention module with a config; linear-attention and "
+        "state-space blocks hold no messages to read. Choose a boundary at an attention block."
+    )

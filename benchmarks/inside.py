@@ -113,7 +113,6 @@ def compare(repeats: int) -> None:
     tokens = SIDE * SIDE
     tasks: dict[str, Callable[[], object]] = {
         "bare prefill": prefill,
-        "attached, K = N": inside("gmc-h2", 1.0, prefill),
         "gmc-h2, K = 128": inside("gmc-h2", 128, prefill),
         "gmc-l16, K = 128": inside("gmc-l16", 128, prefill),
         "bare answer": answer,
@@ -162,5 +161,32 @@ def compare(repeats: int) -> None:
     )
 
 
+def overhead(turns: int) -> None:
+    """What an attached context costs where it changes nothing, in pairs of alternating order."""
+    found, inputs = model(), prompt()
+
+    def bare() -> None:
+        found(**inputs, use_cache=True, logits_to_keep=1)
+
+    def attached() -> None:
+        with compress(found, "gmc-h2", keep=1.0):
+            bare()
+
+    took: dict[Callable[[], None], list[float]] = {bare: [], attached: []}
+    with torch.no_grad():
+        bare()
+        for turn in range(turns):
+            for task in (bare, attached) if turn % 2 else (attached, bare):
+                took[task].append(seconds(task))
+    ratios = [
+        with_it / without for with_it, without in zip(took[attached], took[bare], strict=True)
+    ]
+    print(
+        f"An attached context at K = N takes {statistics.median(ratios):.4f} of a bare prefill "
+        f"(median of {turns} pairs in alternating order)."
+    )
+
+
 if __name__ == "__main__":
+    overhead(3 * int(sys.argv[1]) if len(sys.argv) > 1 else 15)
     compare(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

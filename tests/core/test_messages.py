@@ -52,7 +52,7 @@ def test_attention_equals_the_oracle():
     check()
     # Every form of visibility was met often.
     names = ("mask", "key_valid", "sliding_window", "softcap", "sinks", "additive", "grouped")
-    assert all(seen[name] > 100 for name in (*names, "zero row")), seen
+    assert all(seen[name] > 40 for name in (*names, "zero row")), seen
 
 
 @given(attention_cases())

@@ -140,6 +140,28 @@ def clients_of(
     )
 
 
+def assign(population: Population, support: Tensor, settings: Settings) -> realise.Assignment:
+    """The carrier of every token, by the settings' numbers.
+
+    Args:
+        population: the visual tokens at the boundary.
+        support: [K] kept indices, ascending.
+        settings: the method's numbers.
+    """
+    return realise.assign(
+        population.states,
+        population.coordinates,
+        population.image_ids,
+        support,
+        images=population.images,
+        weight=settings.assignment_weight,
+        temperature=settings.spatial_temperature,
+        margin=settings.assignment_margin,
+        gate_scale=settings.gate_scale,
+        gate_power=settings.gate_power,
+    )
+
+
 def build_coreset(
     population: Population,
     readings: Sequence[Reading],
@@ -181,18 +203,7 @@ def build_coreset(
         settings.pool_factor,
         settings.responsibility_temperature,
     )
-    assignment = realise.assign(
-        states,
-        coordinates,
-        image_ids,
-        support.indices,
-        images=images,
-        weight=settings.assignment_weight,
-        temperature=settings.spatial_temperature,
-        margin=settings.assignment_margin,
-        gate_scale=settings.gate_scale,
-        gate_power=settings.gate_power,
-    )
+    assignment = assign(population, support.indices, settings)
     mass = realise.population_mass(grounding.energy, assignment.gate, settings.population_strength)
     moved = realise.transport(
         states, support.indices, assignment.carrier, mass, settings.transport_strength

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vicoset.core import realise
+from vicoset.core import coreset, realise
 from vicoset.methods.base import Realisation, Scene, Selection, check_finite
 from vicoset.methods.registry import register_realiser
 
@@ -26,18 +26,8 @@ class Transport:
         """Assign every token to a carrier of its image and average."""
         settings, states = scene.settings, scene.states
         check_finite({"states": states})
-        assignment = realise.assign(
-            states,
-            scene.coordinates,
-            scene.image_ids,
-            selection.indices,
-            images=scene.images,
-            weight=settings.assignment_weight,
-            temperature=settings.spatial_temperature,
-            margin=settings.assignment_margin,
-            gate_scale=settings.gate_scale,
-            gate_power=settings.gate_power,
-        )
+        population = coreset.Population(states, scene.coordinates, scene.image_ids, scene.images)
+        assignment = coreset.assign(population, selection.indices, settings)
         if selection.grounding is None:
             mass = assignment.gate.new_ones(len(states))
         else:

@@ -1,0 +1,1 @@
+"""The bundled trained models, their processors and their benchmark."""

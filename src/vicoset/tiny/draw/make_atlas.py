@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vicoset.tiny.draw.atlas import CELLS, CHARACTERS, FONTS, PATH, SHAPES, SHAPE_SIDE
+from vicoset.tiny.draw.atlas import CELLS, CHARACTERS, FONTS, PATH, SHAPE_SIDE, SHAPES
 
 FILES = ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf", "DejaVuSerif.ttf", "DejaVuSansMono.ttf")
 SIZES = {28: (21, 23, 25), 14: (12, 13)}  # font sizes in pixels for each cell side
@@ -51,7 +51,8 @@ def shape_mask(name: str, side: int) -> NDArray[np.uint8]:
         "star": radius <= 0.4 + 0.6 * abs(turn % 1 * 2 - 1) ** 1.4,  # tips at whole turns
     }[name]
     grid = np.broadcast_to(inside, (fine, fine)).reshape(side, SAMPLES, side, SAMPLES)
-    return (grid.mean((1, 3)) * 255).round().astype(np.uint8)
+    found: NDArray[np.uint8] = (grid.mean((1, 3)) * 255).round().astype(np.uint8)
+    return found
 
 
 def main(directory: str) -> None:

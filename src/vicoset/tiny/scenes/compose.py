@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 from vicoset.tiny.scenes import chart, clutter, document, objects, table
 from vicoset.tiny.scenes.rng import Dice
@@ -61,19 +63,18 @@ def make_scene(
     raise AssertionError(f"no {split} scene in 10,000 draws of {name}")
 
 
-def _compose(dice: Dice, scene: Scene, span: Span) -> list[object]:
-    maker = {
+def _compose(dice: Dice, scene: Scene, span: Span) -> list[Any]:
+    makers: dict[str, Callable[[Dice, Scene, Span], list[Any]]] = {
         "document": document.compose,
         "table": table.compose,
         "chart": chart.compose,
         "objects": objects.compose,
-    }[scene.kind]
-    found: list[object] = list(maker(dice, scene, span))
-    return found
+    }
+    return makers[scene.kind](dice, scene, span)
 
 
-def _ask(dice: Dice, kind: str, facts: list[object], asked: dict[str, int]) -> list[Question]:
-    askers = {
+def _ask(dice: Dice, kind: str, facts: list[Any], asked: dict[str, int]) -> list[Question]:
+    askers: dict[str, Callable[[Dice, list[Any], int], list[Question]]] = {
         "document": document.ask,
         "table": table.ask,
         "chart": chart.ask,
@@ -84,5 +85,5 @@ def _ask(dice: Dice, kind: str, facts: list[object], asked: dict[str, int]) -> l
     }
     questions: list[Question] = []
     for task in TASKS_OF[kind]:
-        questions += askers[task](dice, facts, asked.get(task, 0))  # type: ignore[operator]
+        questions += askers[task](dice, facts, asked.get(task, 0))
     return questions

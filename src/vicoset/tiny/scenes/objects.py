@@ -55,8 +55,8 @@ def compose(dice: Dice, scene: Scene, span: Span) -> list[Thing]:
         tint = [max(0, min(255, c + w)) for c, w in zip(COLOURS[thing.colour], wobble, strict=True)]
         down, across = dice.between(-6, 6), dice.between(-6, 6)
         size = dice.between(44, 74)
-        colour = (tint[0], tint[1], tint[2])
-        scene.marks.append(Blob(thing.row, thing.column, thing.shape, size, down, across, colour))
+        ink = (tint[0], tint[1], tint[2])
+        scene.marks.append(Blob(thing.row, thing.column, thing.shape, size, down, across, ink))
         scene.symbols[thing.row, thing.column] = (thing.colour, thing.shape)
     return things
 

@@ -70,9 +70,7 @@ def _known(scene: Scene, row: int, column: int, name: str, pen: Pen) -> None:
     write(scene, row, column, name, pen)
 
 
-def _rule(
-    dice: Dice, scene: Scene, block: tuple[int, int, int, int], step: int, pen: Pen
-) -> None:
+def _rule(dice: Dice, scene: Scene, block: tuple[int, int, int, int], step: int, pen: Pen) -> None:
     """A tinted head row, and lines between rows, in some tables."""
     top, left, bottom, right = (edge * UNITS for edge in block)
     shift = -26 if not scene.paper.dark else 26

@@ -99,6 +99,7 @@ class Entry:
             work=self.work_share,
             kv_bytes=self.kv_bytes,
             full_kv_bytes=self.full_kv_bytes,
+            seconds=self.seconds,
         )
         return Sample(
             task=self.task,

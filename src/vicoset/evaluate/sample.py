@@ -6,7 +6,7 @@ record, the statistics read it. Nothing else passes between them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,6 +28,7 @@ class Cost:
         work: W / (L N), share of Full's token-layer work, 0 to 1.
         kv_bytes: bytes of the prompt's keys and values.
         full_kv_bytes: bytes they take uncompressed.
+        seconds: of the whole request and of its stages, name to seconds; empty when not timed.
     """
 
     tokens: float
@@ -36,6 +37,7 @@ class Cost:
     work: float
     kv_bytes: float = 0.0
     full_kv_bytes: float = 0.0
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,21 @@ class RunSamples:
     samples: tuple[Sample, ...]
 
 
+@dataclass(frozen=True)
+class Metric:
+    """A further number of a task, beside the one that stands for it in macros.
+
+    Attributes:
+        aggregate: as :meth:`TaskStatistics.aggregate`.
+        maximum: attainable value; None for a number without one, such as a length.
+        higher_is_better: None for a number that is neither good nor bad.
+    """
+
+    aggregate: Callable[[Sums], NDArray[np.float64]]
+    maximum: float | None = 1.0
+    higher_is_better: bool | None = True
+
+
 class TaskStatistics(Protocol):
     """What the statistics need to know about a task.
 
@@ -111,12 +128,15 @@ class TaskStatistics(Protocol):
             it.
         higher_is_better: False for hallucination rates.
         stratified: whether the sums have a last axis of strata.
+        metrics: further numbers by name (POPE's "f1"; CHAIR's "chair_i", "recall", "length";
+            HallusionBench's "q_acc", "f_acc"); empty for most tasks.
     """
 
     name: str
     maximum: float
     higher_is_better: bool
     stratified: bool
+    metrics: Mapping[str, Metric]
 
     def aggregate(self, sums: Sums) -> NDArray[np.float64]:
         """The task's native value from summed statistics.

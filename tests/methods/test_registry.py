@@ -34,7 +34,8 @@ def made(**changes):
 
 
 def test_what_is_registered():
-    assert registry.names() == (("gmc", "random"), ("drop", "transport"))
+    assert {"gmc", "random"} <= set(registry.names().selectors)
+    assert {"drop", "transport"} <= set(registry.names().realisers)
     for name in registry.names().selectors:
         assert registry.selector(name).name == name
     for name in registry.names().realisers:
@@ -79,7 +80,7 @@ def test_a_selector_and_a_realiser_may_share_a_name(tables):
         ({"name": "a@2"}, "'a@2'"),
         ({"needs": ...}, "needs None"),
         ({"needs": {"views"}}, "frozenset"),
-        ({"needs": frozenset({"vews"})}, "allowed are frozensets of views"),
+        ({"needs": frozenset({"vews"})}, "allowed are frozensets of current"),
         ({"query_aware": ...}, "query-aware"),
         ({"select": ...}, "no method select()"),
     ],

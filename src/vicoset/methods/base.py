@@ -7,82 +7,110 @@ with any realiser. Both read a scene: one sample at one boundary. The runtime ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from vicoset.core import checks, messages
 from vicoset.core.coreset import Grounding
-from vicoset.core.settings import Settings
 from vicoset.errors import BudgetError, MethodError
+from vicoset.methods.scene import (
+    CURRENT,
+    DECODER,
+    EMBEDDINGS,
+    KNOWN_NEEDS,
+    PREVIOUS,
+    QUESTION,
+    TEXT,
+    TOWER,
+    VIEWS,
+    Decoder,
+    Parts,
+    Scene,
+    Text,
+    Tower,
+    View,
+)
 
-VIEWS = "views"
-KNOWN_NEEDS = frozenset({VIEWS})
+__all__ = [
+    "CURRENT",
+    "DECODER",
+    "EMBEDDINGS",
+    "KNOWN_NEEDS",
+    "PREVIOUS",
+    "QUESTION",
+    "TEXT",
+    "TOWER",
+    "VIEWS",
+    "About",
+    "Decoder",
+    "Merge",
+    "Parts",
+    "Realisation",
+    "Realiser",
+    "Scene",
+    "Selection",
+    "Selector",
+    "Text",
+    "Tower",
+    "View",
+    "attention_of",
+    "attention_rows",
+    "check_finite",
+    "check_keep",
+    "check_views",
+    "column_sums",
+]
+
+ROWS = 1 << 22  # elements of the largest temporary of a streamed attention, 16 MiB in float32
 
 
-class View(NamedTuple):
-    """What one block's attention was called with, as far as the prompt rows read it.
+class About(NamedTuple):
+    """Where a method comes from and what it does, for its row in docs/methods.md.
 
     Attributes:
-        block: index of the block.
-        queries: [H, T, dh] of the prompt rows, position encoding applied.
-        keys: [Hkv, L, dh] of the whole sequence, position encoding applied.
-        values: [Hkv, N, dh] of the visual rows only.
-        output_probe: P [d, r] -> O_h P [H, dh, r].
-        scaling: factor on the scores.
-        mask: native mask of the sequence, see :func:`vicoset.core.messages.mask_rows`.
-        key_valid: [L] bool, False on padding; None beside a native mask.
-        sliding_window: the block's window; None beside a native mask.
-        softcap: c of ``c * tanh(score / c)``.
-        sinks: [H] one extra logit per head.
+        title: how tables call it.
+        source: paper, venue and year; or "control".
+        acts: where the released method acts, such as "before block 2".
+        reads: what it reads there, in words.
+        merges: whether dropped tokens enter the kept ones in the released method.
+        positions: "original" or "packed", as the released code numbers what it keeps.
+        code: public repository, ``owner/name``; empty when there is none.
+        licence: of that repository.
+        notes: fidelity: released code against paper, our choice, what was checked.
     """
 
-    block: int
-    queries: Tensor
-    keys: Tensor
-    values: Tensor
-    output_probe: Callable[[Tensor], Tensor]
-    scaling: float
-    mask: Tensor | None = None
-    key_valid: Tensor | None = None
-    sliding_window: int | None = None
-    softcap: float | None = None
-    sinks: Tensor | None = None
+    title: str
+    source: str
+    acts: str
+    reads: str
+    merges: bool = False
+    positions: str = "original"
+    code: str = ""
+    licence: str = ""
+    notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """One sample at one boundary.
+class Merge(NamedTuple):
+    """A recovery map R, sparse: carrier j holds the sum over its entries of weight * source.
+
+    Carriers without an entry keep their own state; an entry for the carrier itself has to be
+    listed like any other. Realiser ``merge`` applies it; other realisers ignore it.
 
     Attributes:
-        states: h [N, d], what the visual tokens hold at the boundary.
-        coordinates: p [N, axes] in [0, 1], (y, x) or (t, y, x).
-        image_ids: [N], 0..I-1.
-        images: I.
-        visual: [N] sequence indices of the visual tokens.
-        queries: [T] sequence indices of the prompt rows, the terminal one last.
-        boundary: p.
-        views: the current view first, then history in ascending block order; empty when no method
-            of the stage needs them.
-        settings: the method's numbers.
-        seed: of the sample, for random controls.
-        potential_queries: prompt rows that could be read, before ``max_queries`` was applied; None
-            where nobody counted them.
+        target: [E] positions among the kept, 0..K-1.
+        source: [E] indices among the N tokens, of the target's image.
+        weight: [E].
+        features: the map acts on ``scene.tower.features`` and its result goes through the
+            projector; the selector then needs ``tower``. Otherwise it acts on ``scene.states``.
     """
 
-    states: Tensor
-    coordinates: Tensor
-    image_ids: Tensor
-    images: int
-    visual: Tensor
-    queries: Tensor
-    boundary: int
-    views: tuple[View, ...]
-    settings: Settings
-    seed: int
-    potential_queries: int | None = None
+    target: Tensor
+    source: Tensor
+    weight: Tensor
+    features: bool = False
 
 
 class Selection(NamedTuple):
@@ -92,11 +120,13 @@ class Selection(NamedTuple):
         indices: [K] int64, ascending, on the device of the states.
         evidence: what the selector measured, for the record.
         grounding: how the prompt reads the image, when the selector found out.
+        merge: which tokens enter which carriers, when the method says so itself.
     """
 
     indices: Tensor
     evidence: dict[str, Any]
     grounding: Grounding | None = None
+    merge: Merge | None = None
 
 
 class Realisation(NamedTuple):
@@ -149,12 +179,27 @@ class Realiser(Protocol):
         """Fill the carriers of a selection."""
 
 
-def attention_of(scene: Scene, view: View) -> Tensor:
-    """A [H, T, N]: the visual columns of a view's native softmax."""
+def attention_of(scene: Scene, view: View, rows: Tensor | None = None) -> Tensor:
+    """A [H, T, N]: the visual columns of a view's native softmax.
+
+    Args:
+        scene: the scene.
+        view: one of its views.
+        rows: [T] sequence indices of the query rows; None for the scene's prompt rows.
+    """
+    if rows is None:
+        queries, rows = view.queries, scene.queries
+    elif view.every_query is None:
+        raise MethodError(
+            f"the view of block {view.block} holds the queries of the prompt rows only; allowed "
+            "are views with every_query. Leave rows out, or build the view with it."
+        )
+    else:
+        queries = view.every_query.index_select(1, rows)
     return messages.visual_attention(
-        view.queries,
+        queries,
         view.keys,
-        scene.queries,
+        rows,
         scene.visual,
         scaling=view.scaling,
         mask=view.mask,
@@ -163,6 +208,41 @@ def attention_of(scene: Scene, view: View) -> Tensor:
         softcap=view.softcap,
         sinks=view.sinks,
     )
+
+
+def attention_rows(
+    scene: Scene, view: View, rows: Tensor, elements: int = ROWS
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The attention of many rows in pieces: (rows [t], A [H, t, N]), never all at once.
+
+    Args:
+        scene: the scene.
+        view: one of its views.
+        rows: [T] sequence indices of the query rows.
+        elements: most scores of a piece.
+    """
+    heads, length = len(view.queries), view.keys.shape[1]
+    step = max(1, elements // (heads * length))
+    for part in torch.split(rows, step):
+        yield part, attention_of(scene, view, part)
+
+
+def column_sums(scene: Scene, view: View, rows: Tensor, heads: str = "mean") -> Tensor:
+    """[N]: what each visual token receives from some rows of a block, streamed.
+
+    Args:
+        scene: the scene.
+        view: one of its views.
+        rows: [T] sequence indices of the query rows; ``scene.visual`` for visual to visual.
+        heads: "mean" or "max", how the heads are put together before the sum over rows.
+    """
+    if heads not in ("mean", "max"):
+        raise MethodError(f"heads={heads!r}; allowed are 'mean' and 'max'. Write heads='mean'.")
+    total: Tensor | None = None
+    for _, attention in attention_rows(scene, view, rows):
+        merged = attention.mean(0) if heads == "mean" else attention.amax(0)
+        total = merged.sum(0) if total is None else total + merged.sum(0)
+    return scene.states.new_zeros(len(scene.visual)).float() if total is None else total
 
 
 def check_keep(scene: Scene, keep: int) -> None:

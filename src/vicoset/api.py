@@ -9,10 +9,11 @@ from vicoset.core.settings import Settings
 from vicoset.errors import PlanError
 from vicoset.plan import Keep, Plan, plan_named
 from vicoset.runtime.checkpoint import load
+from vicoset.runtime.compact import Compaction, Watch
 from vicoset.runtime.engine import PREFIXES, Engine, depth_of
 from vicoset.runtime.record import Record, Records
 
-__all__ = ["Run", "compress", "load"]
+__all__ = ["Compaction", "Run", "compress", "load"]
 
 
 class Run:
@@ -72,6 +73,7 @@ def compress(
     prefix: str = "gathered",
     settings: Settings | None = None,
     allow_uncertified: bool = False,
+    watch: Watch | None = None,
 ) -> Run:
     """Compress the visual tokens of a Hugging Face vision-language model inside its decoder.
 
@@ -84,6 +86,8 @@ def compress(
             ``"dense"`` (they keep all N) or ``"replay"`` (no cache; the functional specification).
         settings: the method's numbers.
         allow_uncertified: go on with a model family that no contract test covers.
+        watch: is called with a ``Compaction`` for each row that a stage compressed: what its
+            methods saw, chose and realised. Nothing of it is kept unless the callable keeps it.
 
     Returns:
         a :class:`Run`; nothing happens to the model before it is attached or entered.
@@ -103,5 +107,6 @@ def compress(
             prefix=prefix,
             settings=settings,
             allow_uncertified=allow_uncertified,
+            watch=watch,
         )
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,27 @@ from vicoset.runtime.gather import Kept, gather_states, kept_positions
 from vicoset.runtime.record import StageRecord
 from vicoset.runtime.tap import Seen
 from vicoset.runtime.views import view_of
+
+
+class Compaction(NamedTuple):
+    """What one stage did to one row, for whoever watches.
+
+    Attributes:
+        row: of the batch.
+        stage: boundary, selector and realiser.
+        scene: what they saw; its tokens are those that the stage before left.
+        selection: which of them stay.
+        realisation: what those hold, and where the others went.
+    """
+
+    row: int
+    stage: Stage
+    scene: Scene
+    selection: Selection
+    realisation: Realisation
+
+
+Watch = Callable[[Compaction], None]
 
 
 @dataclass(frozen=True)
@@ -84,6 +106,7 @@ def compact(
     settings: Settings,
     force: bool = False,
     copies: int = 1,
+    watch: Watch | None = None,
 ) -> Compacted | None:
     """Run one stage; None when no row has anything to compress.
 
@@ -97,6 +120,7 @@ def compact(
         settings: the method's numbers.
         force: go through the whole path also where K = N.
         copies: rows of each sample (beams, several sequences); they lie side by side.
+        watch: is shown what was done to each row that was compressed.
     """
     budget = stage.keep or keep
     counts = [
@@ -117,6 +141,7 @@ def compact(
             row // copies,
             seen,
             settings,
+            watch,
         )
         for row, (count, layout) in enumerate(zip(counts, layouts, strict=True))
     ]
@@ -166,6 +191,7 @@ def _row(
     sample: int,
     seen: Sequence[tuple[int, nn.Module, Seen]],
     settings: Settings,
+    watch: Watch | None,
 ) -> _Row:
     if layout is None:
         return _Row(attended, None, None, None)
@@ -183,6 +209,8 @@ def _row(
             _check(selection, count, tokens, layout, stage)
             realised: Realisation = stage.realiser.realise(scene, selection)
         carriers = realised.states
+        if watch is not None:
+            watch(Compaction(number, stage, scene, selection, realised))
     stays = attended.clone()
     stays[visual] = False
     stays[visual[selection.indices]] = True

@@ -25,6 +25,7 @@ from vicoset.models.layout import Layout
 from vicoset.plan import Keep, Plan
 from vicoset.runtime import checks, decoding
 from vicoset.runtime.caches import check_cache
+from vicoset.runtime.compact import Watch
 from vicoset.runtime.prompt import Prompt, PromptForward
 from vicoset.runtime.record import Record, Records, digest_of, in_source_order, one_or_all
 from vicoset.runtime.tap import Tap
@@ -45,11 +46,12 @@ class Engine(PromptForward):
         settings: Settings | None = None,
         allow_uncertified: bool = False,
         force: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.model: Any = model
         self.plan, self.keep, self.prefix = plan, keep, prefix
         self.settings = settings or Settings()
-        self.force = force
+        self.force, self.watch = force, watch
         self.digest = digest_of(plan, self.settings)
         self.family: Family = family_of(model, allow_uncertified)
         self.decoder: Any = decoder_of(model)

@@ -19,7 +19,7 @@ from vicoset.models.layout import Layout, PromptInputs
 from vicoset.plan import Keep, Plan, Stage
 from vicoset.runtime import checks, decoding
 from vicoset.runtime.caches import check_cache, gather_cache
-from vicoset.runtime.compact import Compacted, compact, extend
+from vicoset.runtime.compact import Compacted, Watch, compact, extend
 from vicoset.runtime.gather import Kept, gather_axis
 from vicoset.runtime.kwargs import Rewriter
 from vicoset.runtime.tap import Captured, Seen, Tap
@@ -74,6 +74,7 @@ class PromptForward:
     prefix: str
     settings: Settings
     force: bool
+    watch: Watch | None
     boundaries: dict[int, Stage]
     prompt: Prompt | None
     session: decoding.Session | None
@@ -191,6 +192,7 @@ class PromptForward:
             self.settings,
             self.force,
             prompt.copies,
+            self.watch,
         )
         if done is None:
             return states

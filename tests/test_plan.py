@@ -57,8 +57,8 @@ def test_a_note_says_when_the_realised_k_is_another():
 @pytest.mark.parametrize(
     ("given", "fragment"),
     [
-        ({}, "neither"),
-        ({"tokens": 2, "fraction": 0.1}, "both"),
+        ({}, "none of them"),
+        ({"tokens": 2, "fraction": 0.1}, "2 of them"),
         ({"tokens": 0}, "tokens=0"),
         ({"tokens": -4}, "tokens=-4"),
         ({"tokens": 0.5}, "Keep(fraction=0.1)"),

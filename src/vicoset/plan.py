@@ -11,94 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from vicoset.core.budget import realised_keep
-from vicoset.errors import BudgetError, PlanError
+from vicoset.core.keep import Keep as Keep
+from vicoset.errors import PlanError
 from vicoset.methods import registry
 from vicoset.methods.base import Realiser, Selector
 
 PAPER_BLOCKS = 28  # depth of the decoder on which the paper names its points H1, H2 and L16
 DEFAULT_REALISER = "transport"
-
-
-@dataclass(frozen=True, repr=False)
-class Keep:
-    """A budget of visual tokens: a count or a fraction, exactly one of the two.
-
-    Attributes:
-        tokens: K_requested, from 1 on.
-        fraction: of N, in (0, 1]; rounded half up, at least one token.
-    """
-
-    tokens: int | None = None
-    fraction: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what names no number of tokens."""
-        if (self.tokens is None) == (self.fraction is None):
-            got = "neither" if self.tokens is None else f"both, {self!r}"
-            raise BudgetError(
-                f"Keep got {got}; exactly one of tokens= and fraction= is allowed. "
-                "Write Keep(tokens=128) or Keep(fraction=0.1)."
-            )
-        if isinstance(self.fraction, int) and not isinstance(self.fraction, bool):
-            object.__setattr__(self, "fraction", float(self.fraction))  # an int would be a count
-        count: object = self.tokens
-        if count is not None and not (isinstance(count, int) and count >= 1):
-            raise BudgetError(
-                f"tokens={count!r}; allowed are whole numbers from 1 on. "
-                "Write Keep(tokens=128), or Keep(fraction=0.1) for a share."
-            )
-        realised_keep(self._request, 1)
-
-    @classmethod
-    def parse(cls, value: Keep | int | float) -> Keep:
-        """An int is a count, a float in (0, 1] a fraction, a Keep itself."""
-        if isinstance(value, Keep):
-            return value
-        if isinstance(value, int):
-            return cls(tokens=value)
-        realised_keep(value, 1)
-        return cls(fraction=value)
-
-    def of(self, tokens: int, images: int = 1) -> int:
-        """Realised K = min(N, max(K_requested, I)).
-
-        Args:
-            tokens: N.
-            images: I.
-        """
-        return realised_keep(self._request, tokens, images)
-
-    def note(self, tokens: int, images: int = 1) -> str | None:
-        """What a reader should know when the realised K is not what was asked for.
-
-        Args:
-            tokens: N.
-            images: I.
-        """
-        asked = self.of(tokens) if self.tokens is None else self.tokens
-        kept = self.of(tokens, images)
-        if asked == kept:
-            return None
-        what = repr(self) if self.fraction is None else f"{self!r}, {asked} of {tokens} tokens,"
-        over = asked > kept
-        bound = f"above the {tokens} visual tokens" if over else f"below the {images} images"
-        return f"{what} is {bound} of this prompt; realised K = {kept}"
-
-    @property
-    def _request(self) -> int | float:
-        request = self.fraction if self.tokens is None else self.tokens
-        assert request is not None
-        return request
-
-    def __str__(self) -> str:
-        """``128`` or ``10%``."""
-        return str(self.tokens) if self.fraction is None else f"{self.fraction * 100:g}%"
-
-    def __repr__(self) -> str:
-        """``Keep(tokens=128)`` or ``Keep(fraction=0.1)``."""
-        given = [f"{n}={v!r}" for n, v in vars(self).items() if v is not None]
-        return f"Keep({', '.join(given)})"
 
 
 @dataclass(frozen=True)
@@ -187,7 +106,7 @@ class Plan:
                     "boundary": stage.boundary,
                     "selector": _described(stage.selector),
                     "realiser": _described(stage.realiser),
-                    "keep": None if stage.keep is None else vars(stage.keep),
+                    "keep": None if stage.keep is None else stage.keep.to_json(),
                 }
                 for stage in self.stages
             ],

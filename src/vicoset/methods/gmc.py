@@ -11,8 +11,9 @@ from torch import Tensor
 
 from vicoset.core import messages
 from vicoset.core.clients import Clients
-from vicoset.core.coreset import Population, Reading, clients_of, ground
+from vicoset.core.coreset import Grounding, Population, Reading, clients_of, ground
 from vicoset.core.coverage import bank_report, ratio
+from vicoset.core.reach import smallest_support
 from vicoset.core.support import Support, select_support
 from vicoset.methods.base import (
     VIEWS,
@@ -24,6 +25,7 @@ from vicoset.methods.base import (
     check_keep,
     check_views,
 )
+from vicoset.methods.covering import Target
 from vicoset.methods.registry import register_selector
 
 
@@ -39,6 +41,23 @@ class GMC:
     def select(self, scene: Scene, keep: int) -> Selection:
         """Cover the grounded, appearance and spatial clients with ``keep`` tokens."""
         check_keep(scene, keep)
+        grounding, clients = self._clients(scene)
+        support = select_support(clients.matrix, keep, *_solver(scene))
+        return _selection(scene, grounding, clients, support)
+
+    def select_covering(self, scene: Scene, target: Target) -> Selection:
+        """Cover a share of what all tokens cover, with as few of them as the solver needs."""
+        check_keep(scene, target.high)
+        grounding, clients = self._clients(scene)
+        support, reached = smallest_support(
+            clients.matrix, target.coverage, target.low, target.high, *_solver(scene)
+        )
+        found = _selection(scene, grounding, clients, support)
+        return found._replace(
+            evidence={**found.evidence, "target": target.coverage, "reached": reached}
+        )
+
+    def _clients(self, scene: Scene) -> tuple[Grounding, Clients]:
         check_views(scene, self.name)
         readings = [reading_of(scene, view) for view in scene.views]
         check_finite({"states": scene.states, "coordinates": scene.coordinates})
@@ -46,19 +65,21 @@ class GMC:
             check_finite({f"{n} of block {view.block}": t for n, t in reading._asdict().items()})
         people = Population(scene.states, scene.coordinates, scene.image_ids, scene.images)
         grounding = ground(readings, scene.settings)
-        clients = clients_of(people, grounding, scene.settings)
-        support = select_support(
-            clients.matrix,
-            keep,
-            scene.image_ids,
-            scene.images,
-            scene.settings.solver_batch(len(scene.states)),
-            scene.settings.pool_factor,
-            scene.settings.responsibility_temperature,
-        )
-        evidence = {**_coverage(clients, support), **_queries(scene)}
-        evidence["finite"] = torch.isfinite(scene.states).all() & support.cover.isfinite().all()
-        return Selection(support.indices, evidence, grounding)
+        return grounding, clients_of(people, grounding, scene.settings)
+
+
+def _solver(scene: Scene) -> tuple[Tensor, int, int, int, float]:
+    """What the solver takes beside the matrix and K."""
+    settings = scene.settings
+    batch = settings.solver_batch(len(scene.states))
+    temperature = settings.responsibility_temperature
+    return scene.image_ids, scene.images, batch, settings.pool_factor, temperature
+
+
+def _selection(scene: Scene, grounding: Grounding, clients: Clients, support: Support) -> Selection:
+    evidence = {**_coverage(clients, support), **_queries(scene)}
+    evidence["finite"] = torch.isfinite(scene.states).all() & support.cover.isfinite().all()
+    return Selection(support.indices, evidence, grounding)
 
 
 def reading_of(scene: Scene, view: View) -> Reading:

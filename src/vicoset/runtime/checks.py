@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from vicoset.errors import RuntimeStateError, UnsupportedError
+from vicoset.errors import PlanError, RuntimeStateError, UnsupportedError
+from vicoset.methods.covering import Covering
 from vicoset.models.families import Family
-from vicoset.plan import Plan
+from vicoset.plan import Keep, Plan
 from vicoset.runtime import decoding
 from vicoset.runtime.caches import check_static
 from vicoset.runtime.compact import Compacted
@@ -26,6 +27,18 @@ def check_model(family: Family, model: Any, decoder: Any, plan: Plan, depth: int
             "the decoder runs flex attention, whose block masks cannot be gathered; allowed are "
             "sdpa, eager and flash. Load with attn_implementation='sdpa'."
         )
+
+
+def check_budgets(plan: Plan, keep: Keep) -> None:
+    """A budget by coverage needs selectors that measure it."""
+    for stage in plan.stages:
+        budget = stage.keep or keep
+        if budget.coverage is not None and not isinstance(stage.selector, Covering):
+            raise PlanError(
+                f"{budget!r} came with the selector {stage.selector.name!r}, which measures no "
+                "coverage; allowed are selectors with select_covering(), such as 'gmc'. Give it a "
+                "count or a fraction."
+            )
 
 
 def check_generate(args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from vicoset.core import messages
 from vicoset.core.settings import Settings
 from vicoset.errors import RuntimeStateError
 from vicoset.methods.base import Realisation, Scene, Selection
+from vicoset.methods.covering import Covering, Target
 from vicoset.models.layout import Layout
 from vicoset.plan import Keep, Stage
 from vicoset.runtime.gather import Kept, gather_states, kept_positions
@@ -123,27 +125,23 @@ def compact(
         watch: is shown what was done to each row that was compressed.
     """
     budget = stage.keep or keep
-    counts = [
-        0 if layout is None else budget.of(len(layout.visual), layout.images) for layout in layouts
+
+    def scene(row: int, layout: Layout) -> Scene:
+        return _scene(stage, states[row], attended[row], layout, row, row // copies, seen, settings)
+
+    chosen = [
+        None
+        if layout is None
+        else _choose(stage, budget, layout, functools.partial(scene, row, layout))
+        for row, layout in enumerate(layouts)
     ]
+    counts = [0 if choice is None else choice.count for choice in chosen]
     sizes = [0 if layout is None else len(layout.visual) for layout in layouts]
     if counts == sizes and not force:
         return None
     rows = [
-        _row(
-            stage,
-            str(budget),
-            count,
-            states[row],
-            attended[row],
-            layout,
-            row,
-            row // copies,
-            seen,
-            settings,
-            watch,
-        )
-        for row, (count, layout) in enumerate(zip(counts, layouts, strict=True))
+        _row(stage, str(budget), choice, states[row], attended[row], layouts[row], row, watch)
+        for row, choice in enumerate(chosen)
     ]
     texts = attended.sum(1).tolist()
     kept = kept_positions(
@@ -173,6 +171,15 @@ def compact(
 
 
 @dataclass(frozen=True)
+class _Choice:
+    """How many tokens of a row stay, and which, when that had to be found out first."""
+
+    count: int
+    scene: Callable[[], Scene]
+    selection: Selection | None = None
+
+
+@dataclass(frozen=True)
 class _Row:
     stays: Tensor
     selection: Selection | None
@@ -180,32 +187,41 @@ class _Row:
     record: StageRecord | None
 
 
+def _choose(stage: Stage, budget: Keep, layout: Layout, scene: Callable[[], Scene]) -> _Choice:
+    low, high = budget.limits(len(layout.visual), layout.images)
+    if budget.coverage is None or low == high:
+        return _Choice(high, scene)
+    ready = scene()
+    assert isinstance(stage.selector, Covering)  # the engine refuses others before anything runs
+    with torch.no_grad():
+        found = stage.selector.select_covering(ready, Target(budget.coverage, low, high))
+    return _Choice(len(found.indices), lambda: ready, found)
+
+
 def _row(
     stage: Stage,
     requested: str,
-    count: int,
+    choice: _Choice | None,
     states: Tensor,
     attended: Tensor,
     layout: Layout | None,
     number: int,
-    sample: int,
-    seen: Sequence[tuple[int, nn.Module, Seen]],
-    settings: Settings,
     watch: Watch | None,
 ) -> _Row:
-    if layout is None:
+    if layout is None or choice is None:
         return _Row(attended, None, None, None)
-    device = states.device
+    device, count = states.device, choice.count
     visual = layout.visual.to(device)
     tokens = len(visual)
     carriers: Tensor | None
     if count == tokens:  # this row keeps everything, bit for bit
         everyone = torch.arange(tokens, device=device)
-        selection, carriers = Selection(everyone, {}, None), None
+        evidence = {} if choice.selection is None else choice.selection.evidence
+        selection, carriers = Selection(everyone, evidence, None), None
     else:
-        scene = _scene(stage, states, attended, layout, number, sample, seen, settings)
+        scene = choice.scene()
         with torch.no_grad():
-            selection = stage.selector.select(scene, count)
+            selection = choice.selection or stage.selector.select(scene, count)
             _check(selection, count, tokens, layout, stage)
             realised: Realisation = stage.realiser.realise(scene, selection)
         carriers = realised.states

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,14 @@ from vicoset.runtime import checks, decoding
 from vicoset.runtime.caches import check_cache
 from vicoset.runtime.compact import Watch
 from vicoset.runtime.prompt import Prompt, PromptForward
-from vicoset.runtime.record import Record, Records, digest_of, in_source_order, one_or_all
+from vicoset.runtime.record import (
+    Record,
+    Records,
+    StageRecord,
+    digest_of,
+    in_source_order,
+    one_or_all,
+)
 from vicoset.runtime.tap import Tap
 
 PREFIXES = ("gathered", "dense", "replay")
@@ -58,6 +65,7 @@ class Engine(PromptForward):
         self.layers = layers_of(model)
         self.windows = self.family.windows(self.model.config)
         checks.check_model(self.family, self.model, self.decoder, plan, len(self.layers))
+        checks.check_budgets(plan, keep)
         self.boundaries = {stage.boundary: stage for stage in plan.stages}
         self.records: list[Record] = []
         self.last: Record | Records | None = None
@@ -289,18 +297,19 @@ class Engine(PromptForward):
                     full_kv_bytes=bytes_full // len(prompt.layouts),
                     attention=str(self.decoder.config._attn_implementation),
                     dtype=str(self.decoder.dtype).removeprefix("torch."),
-                    notes=self._notes(layout),
+                    notes=self._notes(layout, stages),
                 )
             )
         self.records += rows
         self.last = one_or_all(rows)
 
-    def _notes(self, layout: Layout | None) -> tuple[str, ...]:
-        """What a reader of a row's record should know: rescaled presets, raised budgets."""
+    def _notes(self, layout: Layout | None, stages: Sequence[StageRecord]) -> tuple[str, ...]:
+        """What a reader should know of a row: rescaled presets, raised budgets, missed targets."""
         if layout is None:
             return self.plan.notes
         keeps = [stage.keep or self.keep for stage in self.plan.stages]
         found = [keep.note(len(layout.visual), layout.images) for keep in keeps]
+        found += [stage.missed for stage in stages]
         return (*self.plan.notes, *dict.fromkeys(note for note in found if note))
 
     def _check_thread(self) -> None:

@@ -115,7 +115,8 @@ class PromptForward:
         """Whether K = N in every row at every boundary."""
         whole = [layout for layout in prompt.layouts if layout is not None]
         return not self.force and all(
-            (stage.keep or self.keep).of(len(layout.visual), layout.images) == len(layout.visual)
+            (stage.keep or self.keep).limits(len(layout.visual), layout.images)[0]
+            == len(layout.visual)
             for stage in self.plan.stages
             for layout in whole
         )

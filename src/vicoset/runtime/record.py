@@ -42,6 +42,16 @@ class StageRecord:
         value = self.evidence.get(name)
         return None if value is None else float(value)
 
+    @property
+    def missed(self) -> str | None:
+        """What to say when a budget by coverage ended at its largest K; else None."""
+        if self.evidence.get("reached", True):
+            return None
+        return (
+            f"{self.requested} asks for F(S)/F(V) >= {self.evidence['target']:g}, and its largest "
+            f"K = {self.kept} of {self.tokens} reaches {self.number('ratio'):.3f}"
+        )
+
 
 @dataclass(frozen=True)
 class Record:

@@ -1,0 +1,23 @@
+"""Pictures of what a compression kept, drawn with Pillow from a support and its image.
+
+``watching`` collects supports while a request runs, ``support`` says what is drawn, ``cells`` where
+each visual token lies, ``overlay`` draws it over the image, ``sheet`` puts captioned panels on one
+page. No model is needed for any of it.
+"""
+
+from vicoset.view.frame import frame_of
+from vicoset.view.overlay import cluster_map, marked, support_map
+from vicoset.view.sheet import Panel, sheet
+from vicoset.view.support import Support
+from vicoset.view.watching import Watcher
+
+__all__ = [
+    "Panel",
+    "Support",
+    "Watcher",
+    "cluster_map",
+    "frame_of",
+    "marked",
+    "sheet",
+    "support_map",
+]

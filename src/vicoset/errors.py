@@ -65,3 +65,11 @@ class PositionError(VicosetError, ValueError):
 
 class UnreadableError(VicosetError, OSError):
     """A directory or a file that cannot be read as what it should be."""
+
+
+class PairingError(VicosetError, ValueError):
+    """Runs whose samples cannot be joined one to one: missing, doubled or contradicting ids."""
+
+
+class StatisticsError(VicosetError, ValueError):
+    """A comparison that the records do not allow: no denominator, no such method, no numbers."""

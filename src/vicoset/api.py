@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from vicoset.core.settings import Settings
-from vicoset.errors import PlanError
+from vicoset.errors import PlanError, RuntimeStateError
 from vicoset.plan import Keep, Plan, plan_named
 from vicoset.runtime.checkpoint import load
 from vicoset.runtime.compact import Compaction, Watch
-from vicoset.runtime.engine import PREFIXES, Engine, depth_of
+from vicoset.runtime.engine import AUDITS, PREFIXES, Engine, depth_of
 from vicoset.runtime.record import Record, Records
+from vicoset.runtime.record_lines import append
 
 __all__ = ["Compaction", "Run", "compress", "load"]
 
@@ -41,6 +44,25 @@ class Run:
     def records(self) -> list[Record]:
         """The records of all prompts so far."""
         return self._engine.records
+
+    def write(
+        self, path: str | os.PathLike[str], about: Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
+        """Append all records to a file, a sealed JSON line each.
+
+        Args:
+            path: of the file.
+            about: for each record what only the caller knows: run, sample and unit ids, the raw
+                and the normalised answer, the score.
+        """
+        told = [{}] * len(self.records) if about is None else about
+        if len(told) != len(self.records):
+            raise RuntimeStateError(
+                f"about has {len(told)} entries for {len(self.records)} records; allowed is one "
+                "each, in the order of run.records. Pass about=None to write them without."
+            )
+        rows = zip(self.records, told, strict=True)
+        append(path, [record.to_json(known) for record, known in rows])
 
     def attach(self) -> Run:
         """Compress the model's prompts from here on."""
@@ -74,6 +96,8 @@ def compress(
     settings: Settings | None = None,
     allow_uncertified: bool = False,
     watch: Watch | None = None,
+    audit: str = "light",
+    record_to: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Compress the visual tokens of a Hugging Face vision-language model inside its decoder.
 
@@ -88,6 +112,9 @@ def compress(
         allow_uncertified: go on with a model family that no contract test covers.
         watch: is called with a ``Compaction`` for each row that a stage compressed: what its
             methods saw, chose and realised. Nothing of it is kept unless the callable keeps it.
+        audit: "none" (what was kept and what it costs), "light" (coverage and its certificate as
+            well) or "full" (where every token went as well).
+        record_to: a file to which every prompt's records are appended, a sealed JSON line a row.
 
     Returns:
         a :class:`Run`; nothing happens to the model before it is attached or entered.
@@ -96,6 +123,10 @@ def compress(
         raise PlanError(
             f"prefix={prefix!r}; allowed are {', '.join(map(repr, PREFIXES))}. "
             "The default is 'gathered'."
+        )
+    if audit not in AUDITS:
+        raise PlanError(
+            f"audit={audit!r}; allowed are {', '.join(map(repr, AUDITS))}. The default is 'light'."
         )
     if isinstance(plan, str):
         plan = plan_named(plan, depth_of(model))
@@ -108,5 +139,7 @@ def compress(
             settings=settings,
             allow_uncertified=allow_uncertified,
             watch=watch,
+            audit=audit,
+            record_to=record_to,
         )
     )

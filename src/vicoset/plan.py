@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -97,8 +97,8 @@ class Plan:
         """p of every stage."""
         return tuple(stage.boundary for stage in self.stages)
 
-    def digest(self) -> str:
-        """16 hex digits that change with the name, a boundary, a budget or a method's number."""
+    def to_json(self) -> dict[str, Any]:
+        """Name, boundaries, budgets and the methods with their numbers, as JSON values."""
         content = {
             "name": self.name,
             "stages": [
@@ -111,8 +111,12 @@ class Plan:
                 for stage in self.stages
             ],
         }
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_refuse)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        found: dict[str, Any] = json.loads(json.dumps(content, default=_refuse))
+        return found
+
+    def digest(self) -> str:
+        """16 hex digits that change with the name, a boundary, a budget or a method's number."""
+        return digest_of_content(self.to_json())
 
     def check_depth(self, depth: int) -> None:
         """Raise when a boundary lies behind the last block.
@@ -172,6 +176,12 @@ def plan_named(text: str, depth: int) -> Plan:
     plan = Plan(name, (stage,), tuple(notes))
     plan.check_depth(depth)
     return plan
+
+
+def digest_of_content(content: Mapping[str, Any]) -> str:
+    """The digest of a plan from what :meth:`Plan.to_json` said of it."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def work(boundaries: Sequence[int], kept: Sequence[int], tokens: int, depth: int) -> int:

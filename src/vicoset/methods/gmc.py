@@ -77,7 +77,9 @@ def _solver(scene: Scene) -> tuple[Tensor, int, int, int, float]:
 
 
 def _selection(scene: Scene, grounding: Grounding, clients: Clients, support: Support) -> Selection:
-    evidence = {**_coverage(clients, support), **_queries(scene)}
+    evidence = _queries(scene)
+    if scene.audited:
+        evidence = {**_coverage(clients, support), **evidence}
     evidence["finite"] = torch.isfinite(scene.states).all() & support.cover.isfinite().all()
     return Selection(support.indices, evidence, grounding)
 

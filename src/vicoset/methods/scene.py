@@ -189,6 +189,7 @@ class Scene:
             where nobody counted them.
         parts: what the properties below give.
         companions: models that the user gave to ``compress``, by name.
+        audited: whether somebody reads what a selector measures beside its choice.
     """
 
     states: Tensor
@@ -204,6 +205,7 @@ class Scene:
     potential_queries: int | None = None
     parts: Parts = field(default_factory=Parts)
     companions: Mapping[str, Any] = field(default_factory=dict)
+    audited: bool = True
 
     @property
     def embeddings(self) -> Tensor:

@@ -19,7 +19,7 @@ from vicoset.methods.covering import Covering, Target
 from vicoset.models.layout import Layout
 from vicoset.plan import Keep, Stage
 from vicoset.runtime.gather import Kept, gather_states, kept_positions
-from vicoset.runtime.record import StageRecord
+from vicoset.runtime.record import Realised, StageRecord
 from vicoset.runtime.tap import Seen
 from vicoset.runtime.views import view_of
 
@@ -78,6 +78,11 @@ class Compacted:
                 compact[row] = compact[row].index_copy(0, slots, carriers.to(compact.dtype))
         return compact
 
+    def timed(self, seconds: Callable[[], float]) -> Compacted:
+        """The same compaction, whose records say how long it took."""
+        stages = [stage and dataclasses.replace(stage, seconds=seconds) for stage in self.stages]
+        return dataclasses.replace(self, stages=tuple(stages))
+
     def without(self, ahead: int) -> Compacted:
         """The same compaction of a sequence without its last ``ahead`` positions, all kept."""
         if not ahead:
@@ -109,6 +114,7 @@ def compact(
     force: bool = False,
     copies: int = 1,
     watch: Watch | None = None,
+    audit: str = "light",
 ) -> Compacted | None:
     """Run one stage; None when no row has anything to compress.
 
@@ -123,11 +129,13 @@ def compact(
         force: go through the whole path also where K = N.
         copies: rows of each sample (beams, several sequences); they lie side by side.
         watch: is shown what was done to each row that was compressed.
+        audit: "none", "light" or "full", how much evidence the records keep.
     """
     budget = stage.keep or keep
 
     def scene(row: int, layout: Layout) -> Scene:
-        return _scene(stage, states[row], attended[row], layout, row, row // copies, seen, settings)
+        made = _scene(stage, states[row], attended[row], layout, row, row // copies, seen, settings)
+        return made if audit != "none" else dataclasses.replace(made, audited=False)
 
     chosen = [
         None
@@ -140,7 +148,9 @@ def compact(
     if counts == sizes and not force:
         return None
     rows = [
-        _row(stage, str(budget), choice, states[row], attended[row], layouts[row], row, watch)
+        _row(
+            stage, str(budget), choice, states[row], attended[row], layouts[row], row, watch, audit
+        )
         for row, choice in enumerate(chosen)
     ]
     texts = attended.sum(1).tolist()
@@ -207,6 +217,7 @@ def _row(
     layout: Layout | None,
     number: int,
     watch: Watch | None,
+    audit: str,
 ) -> _Row:
     if layout is None or choice is None:
         return _Row(attended, None, None, None)
@@ -214,6 +225,7 @@ def _row(
     visual = layout.visual.to(device)
     tokens = len(visual)
     carriers: Tensor | None
+    realised = None
     if count == tokens:  # this row keeps everything, bit for bit
         everyone = torch.arange(tokens, device=device)
         evidence = {} if choice.selection is None else choice.selection.evidence
@@ -223,7 +235,7 @@ def _row(
         with torch.no_grad():
             selection = choice.selection or stage.selector.select(scene, count)
             _check(selection, count, tokens, layout, stage)
-            realised: Realisation = stage.realiser.realise(scene, selection)
+            realised = stage.realiser.realise(scene, selection)
         carriers = realised.states
         if watch is not None:
             watch(Compaction(number, stage, scene, selection, realised))
@@ -239,6 +251,9 @@ def _row(
         kept=count,
         indices=selection.indices,
         evidence=dict(selection.evidence),
+        realised=None
+        if realised is None or audit != "full"
+        else Realised(realised.carrier, realised.mass, realised.gate),
     )
     return _Row(stays, selection, carriers, record)
 

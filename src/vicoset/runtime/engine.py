@@ -10,8 +10,9 @@ where a decoder has one.
 from __future__ import annotations
 
 import functools
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,22 +22,17 @@ from vicoset.core.settings import Settings
 from vicoset.errors import RuntimeStateError, UnsupportedError
 from vicoset.models.families import Family, decoder_of, family_of, layers_of
 from vicoset.models.features import watch_image_features
-from vicoset.models.layout import Layout
 from vicoset.plan import Keep, Plan
-from vicoset.runtime import checks, decoding
+from vicoset.runtime import checks, decoding, record_lines
 from vicoset.runtime.caches import check_cache
 from vicoset.runtime.compact import Watch
 from vicoset.runtime.prompt import Prompt, PromptForward
-from vicoset.runtime.record import (
-    Record,
-    Records,
-    StageRecord,
-    digest_of,
-    in_source_order,
-    one_or_all,
-)
+from vicoset.runtime.record import Record, Records, digest_of, one_or_all
+from vicoset.runtime.record_json import request_of
+from vicoset.runtime.record_make import records_of
 from vicoset.runtime.tap import Tap
 
+AUDITS = ("none", "light", "full")
 PREFIXES = ("gathered", "dense", "replay")
 
 
@@ -54,11 +50,14 @@ class Engine(PromptForward):
         allow_uncertified: bool = False,
         force: bool = False,
         watch: Watch | None = None,
+        audit: str = "light",
+        record_to: str | os.PathLike[str] | None = None,
     ) -> None:
         self.model: Any = model
         self.plan, self.keep, self.prefix = plan, keep, prefix
         self.settings = settings or Settings()
         self.force, self.watch = force, watch
+        self.audit, self.record_to = audit, record_to
         self.digest = digest_of(plan, self.settings)
         self.family: Family = family_of(model, allow_uncertified)
         self.decoder: Any = decoder_of(model)
@@ -66,6 +65,7 @@ class Engine(PromptForward):
         self.windows = self.family.windows(self.model.config)
         checks.check_model(self.family, self.model, self.decoder, plan, len(self.layers))
         checks.check_budgets(plan, keep)
+        self.request = request_of(model, plan, keep, self.settings)
         self.boundaries = {stage.boundary: stage for stage in plan.stages}
         self.records: list[Record] = []
         self.last: Record | Records | None = None
@@ -271,46 +271,11 @@ class Engine(PromptForward):
         return args, session.decode_arguments(kwargs, self._mask)
 
     def _keep_records(self, prompt: Prompt) -> None:
-        rows = []
-        bytes_now, bytes_full = decoding.prompt_bytes(
-            prompt.cache, prompt.length, prompt.ahead, prompt.done
-        )
-        assert prompt.attended is not None
-        lengths = prompt.attended[:, : prompt.length - prompt.ahead].sum(1).tolist()
-        for row, layout in list(enumerate(prompt.layouts))[:: prompt.copies]:
-            found = [done.stages[row] for done in prompt.done]
-            stages = in_source_order(found)
-            tokens = 0 if layout is None else len(layout.visual)
-            dropped = sum(stage.tokens - stage.kept for stage in stages)
-            rows.append(
-                Record(
-                    plan=self.plan.name,
-                    digest=self.digest,
-                    prefix=self.prefix if prompt.cache is not None else "replay",
-                    tokens=tokens,
-                    images=0 if layout is None else layout.images,
-                    length=int(lengths[row]),
-                    compact_length=int(lengths[row]) - dropped,
-                    depth=len(self.layers),
-                    stages=stages,
-                    kv_bytes=bytes_now // len(prompt.layouts),
-                    full_kv_bytes=bytes_full // len(prompt.layouts),
-                    attention=str(self.decoder.config._attn_implementation),
-                    dtype=str(self.decoder.dtype).removeprefix("torch."),
-                    notes=self._notes(layout, stages),
-                )
-            )
+        rows = records_of(self, prompt)
         self.records += rows
         self.last = one_or_all(rows)
-
-    def _notes(self, layout: Layout | None, stages: Sequence[StageRecord]) -> tuple[str, ...]:
-        """What a reader should know of a row: rescaled presets, raised budgets, missed targets."""
-        if layout is None:
-            return self.plan.notes
-        keeps = [stage.keep or self.keep for stage in self.plan.stages]
-        found = [keep.note(len(layout.visual), layout.images) for keep in keeps]
-        found += [stage.missed for stage in stages]
-        return (*self.plan.notes, *dict.fromkeys(note for note in found if note))
+        if self.record_to is not None:
+            record_lines.append(self.record_to, [row.to_json() for row in rows])
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._owner:

@@ -22,6 +22,7 @@ from vicoset.runtime.caches import check_cache, gather_cache
 from vicoset.runtime.compact import Compacted, Watch, compact, extend
 from vicoset.runtime.gather import Kept, gather_axis
 from vicoset.runtime.kwargs import Rewriter
+from vicoset.runtime.record_time import stopwatch
 from vicoset.runtime.tap import Captured, Seen, Tap
 
 
@@ -44,6 +45,7 @@ class Prompt:
     grown: int = 0
     ahead: int = 0  # tokens that an assistant proposes, behind the prompt in its own forward
     copies: int = 1  # rows of each sample, when generate has multiplied them
+    positions: Any = None  # rotary positions as the decoder got them
 
     @property
     def length(self) -> int:
@@ -75,6 +77,7 @@ class PromptForward:
     settings: Settings
     force: bool
     watch: Watch | None
+    audit: str
     boundaries: dict[int, Stage]
     prompt: Prompt | None
     session: decoding.Session | None
@@ -85,6 +88,7 @@ class PromptForward:
 
     def _describe(self, prompt: Prompt, kwargs: dict[str, Any], states: Tensor) -> None:
         """Which positions are visual, attended, and where they lie."""
+        prompt.positions = kwargs.get("position_ids")
         prompt.attended = decoding.attended_positions(
             kwargs.get("attention_mask"), prompt.ids.shape, states.device
         )
@@ -175,6 +179,7 @@ class PromptForward:
             return done.apply(states, prompt.grown)
         stage = self.boundaries[number]
         check_cache(prompt.cache, self.prefix)
+        stop = stopwatch(states.device)
         seen = []
         if "views" in stage.selector.needs | stage.realiser.needs:
             now = prompt.rewriter(kwargs, states) if prompt.rewriter else kwargs
@@ -194,6 +199,7 @@ class PromptForward:
             self.force,
             prompt.copies,
             self.watch,
+            self.audit,
         )
         if done is None:
             return states
@@ -201,6 +207,7 @@ class PromptForward:
             gather_cache(prompt.cache, range(number), done.kept, states.shape[1])
         compacted = done.apply(states)
         checks.check_compacted(compacted, done, prompt.current)
+        done = done.timed(stop())
         prompt.done.append(done)
         prompt.now = list(done.layouts)
         prompt.current = (

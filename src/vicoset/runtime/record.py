@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,44 @@ from torch import Tensor
 
 from vicoset.core.settings import Settings
 from vicoset.plan import Plan
+from vicoset.runtime.record_images import ImageRecord
+from vicoset.runtime.record_json import Request, to_json
+
+
+@dataclass(frozen=True)
+class Realised:
+    """Where the tokens of one row went at one stage.
+
+    Attributes:
+        carrier: pi [N], position among the kept; -1 for a deleted token.
+        mass: m [N].
+        gate: s_x, scalar.
+    """
+
+    carrier: Tensor
+    mass: Tensor
+    gate: Tensor
+
+
+@dataclass(frozen=True)
+class CacheRecord:
+    """What the prompt takes in the cache.
+
+    Attributes:
+        kind: "dynamic" or "static".
+        rows: of the batch; bytes are a row's share.
+        length: positions of the batch's longest row, before compaction.
+        compact: the same behind every stage.
+        entries: of each block.
+        entry_bytes: of one entry of one row, of each block.
+    """
+
+    kind: str
+    rows: int
+    length: int
+    compact: tuple[int, ...]
+    entries: tuple[int, ...]
+    entry_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -26,6 +64,11 @@ class StageRecord:
         kept: realised K.
         indices: [K] kept tokens, as indices of the prompt's visual tokens in source order.
         evidence: what the selector and the realiser measured; tensors are read when asked for.
+        image_ids: [K] image of each kept token.
+        places: [K] sequence position of each kept token, padding not counted.
+        positions: [axes, K] multimodal position of each kept token.
+        realised: where every token went; None unless the run audits in full.
+        seconds: gives the time that the stage took; None where nobody looked at the clock.
     """
 
     boundary: int
@@ -36,6 +79,11 @@ class StageRecord:
     kept: int
     indices: Tensor
     evidence: dict[str, Any] = field(default_factory=dict)
+    image_ids: Tensor | None = None
+    places: Tensor | None = None
+    positions: Tensor | None = None
+    realised: Realised | None = None
+    seconds: Callable[[], float] | None = None
 
     def number(self, name: str) -> float | None:
         """A number of the evidence, None when this method does not measure it."""
@@ -72,6 +120,11 @@ class Record:
         attention: attention kernel.
         dtype: of the states.
         notes: what a reader should know (rescaled presets, raised budgets).
+        positions: "original", or "packed" where kept tokens were numbered anew.
+        device: that computed it.
+        pictures: the images, in order.
+        cache: what the prompt takes in it; None without one.
+        request: what was asked for.
     """
 
     plan: str
@@ -88,6 +141,15 @@ class Record:
     attention: str
     dtype: str
     notes: tuple[str, ...] = ()
+    positions: str = "original"
+    device: str = ""
+    pictures: tuple[ImageRecord, ...] = ()
+    cache: CacheRecord | None = None
+    request: Request | None = None
+
+    def to_json(self, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The record as ``docs/records.md`` describes it; ``about`` is added as it is."""
+        return to_json(self, about)
 
     @property
     def kept(self) -> int:
@@ -145,13 +207,29 @@ def one_or_all(records: Sequence[Record]) -> Record | Records:
     return records[0] if len(records) == 1 else Records(records)
 
 
-def in_source_order(found: Sequence[StageRecord | None]) -> tuple[StageRecord, ...]:
-    """A row's stages, each with indices among the prompt's tokens, not the stage before's."""
+def in_source_order(
+    found: Sequence[StageRecord | None], image_ids: Tensor, places: Tensor, positions: Tensor
+) -> tuple[StageRecord, ...]:
+    """A row's stages, each with indices among the prompt's tokens, not the stage before's.
+
+    Args:
+        found: the stages as they came.
+        image_ids: [N] of the prompt's visual tokens.
+        places: [N] as in ``StageRecord``.
+        positions: [axes, N].
+    """
     stages: list[StageRecord] = []
     for stage in found:
-        if stage is not None and stages:
-            stage = replace(stage, indices=stages[-1].indices[stage.indices])
-        stages += [] if stage is None else [stage]
+        if stage is None:
+            continue
+        kept = stages[-1].indices[stage.indices] if stages else stage.indices
+        own = positions[:, kept.to(positions.device)]
+        here = kept.to(image_ids.device)
+        stages.append(
+            replace(
+                stage, indices=kept, image_ids=image_ids[here], places=places[here], positions=own
+            )
+        )
     return tuple(stages)
 
 

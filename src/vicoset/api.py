@@ -98,6 +98,8 @@ def compress(
     watch: Watch | None = None,
     audit: str = "light",
     record_to: str | os.PathLike[str] | None = None,
+    processor: Any = None,
+    companions: Mapping[str, Any] | None = None,
 ) -> Run:
     """Compress the visual tokens of a Hugging Face vision-language model inside its decoder.
 
@@ -115,6 +117,8 @@ def compress(
         audit: "none" (what was kept and what it costs), "light" (coverage and its certificate as
             well) or "full" (where every token went as well).
         record_to: a file to which every prompt's records are appended, a sealed JSON line a row.
+        processor: of the model (or its tokenizer), for methods that read the question as a string.
+        companions: further models that a method can use, by name, such as a CLIP text tower.
 
     Returns:
         a :class:`Run`; nothing happens to the model before it is attached or entered.
@@ -141,5 +145,7 @@ def compress(
             watch=watch,
             audit=audit,
             record_to=record_to,
+            processor=processor,
+            companions=companions,
         )
     )

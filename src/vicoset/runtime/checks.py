@@ -8,8 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from vicoset.errors import PlanError, RuntimeStateError, UnsupportedError
+from vicoset.methods.base import PREVIOUS, QUESTION, TOWER
 from vicoset.methods.covering import Covering
 from vicoset.models.families import Family
+from vicoset.models.towers import facts_of
 from vicoset.plan import Keep, Plan
 from vicoset.runtime import decoding
 from vicoset.runtime.caches import check_static
@@ -39,6 +41,29 @@ def check_budgets(plan: Plan, keep: Keep) -> None:
                 "coverage; allowed are selectors with select_covering(), such as 'gmc'. Give it a "
                 "count or a fraction."
             )
+
+
+def check_needs(model: Any, plan: Plan, tokenizer: Any) -> None:
+    """Methods whose reading this model, or this call, cannot serve; both sides are named."""
+    for stage in plan.stages:
+        for method in (stage.selector, stage.realiser):
+            if PREVIOUS in method.needs and stage.boundary == 0:
+                raise PlanError(
+                    f"{method.name!r} reads the block before its boundary, and plan {plan.name!r} "
+                    "has it at the decoder's input; allowed are boundaries from 1 on. "
+                    f"Write {method.name}@2."
+                )
+            if QUESTION in method.needs and tokenizer is None:
+                raise UnsupportedError(
+                    f"{method.name!r} reads the question as a string and this run of "
+                    f"{type(model).__name__} has token ids only; give "
+                    "compress(..., processor=processor), whose tokenizer decodes them."
+                )
+            if TOWER in method.needs:
+                try:
+                    facts_of(model)
+                except UnsupportedError as error:
+                    raise UnsupportedError(f"{method.name!r} cannot run here: {error}") from error
 
 
 def check_generate(args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str) -> None:

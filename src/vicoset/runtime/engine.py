@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from vicoset.core.settings import Settings
 from vicoset.errors import RuntimeStateError, UnsupportedError
+from vicoset.methods.base import DECODER, TOWER
 from vicoset.models.families import Family, decoder_of, family_of, layers_of
 from vicoset.models.features import watch_image_features
 from vicoset.plan import Keep, Plan
@@ -30,7 +31,9 @@ from vicoset.runtime.prompt import Prompt, PromptForward
 from vicoset.runtime.record import Record, Records, digest_of, one_or_all
 from vicoset.runtime.record_json import request_of
 from vicoset.runtime.record_make import records_of
+from vicoset.runtime.scenes import decoder_maps, needs_of_plan
 from vicoset.runtime.tap import Tap
+from vicoset.runtime.tower import TowerWatch
 
 AUDITS = ("none", "light", "full")
 PREFIXES = ("gathered", "dense", "replay")
@@ -52,6 +55,8 @@ class Engine(PromptForward):
         watch: Watch | None = None,
         audit: str = "light",
         record_to: str | os.PathLike[str] | None = None,
+        processor: Any = None,
+        companions: Mapping[str, Any] | None = None,
     ) -> None:
         self.model: Any = model
         self.plan, self.keep, self.prefix = plan, keep, prefix
@@ -66,6 +71,12 @@ class Engine(PromptForward):
         checks.check_model(self.family, self.model, self.decoder, plan, len(self.layers))
         checks.check_budgets(plan, keep)
         self.request = request_of(model, plan, keep, self.settings)
+        self.tokenizer = getattr(processor, "tokenizer", processor)
+        self.companions = dict(companions or {})
+        needs = needs_of_plan(plan)
+        checks.check_needs(self.model, plan, self.tokenizer)
+        self._maps = decoder_maps(self.decoder) if DECODER in needs else None
+        self._tower_watch: TowerWatch | None = None
         self.boundaries = {stage.boundary: stage for stage in plan.stages}
         self.records: list[Record] = []
         self.last: Record | Records | None = None
@@ -108,6 +119,8 @@ class Engine(PromptForward):
             self.decoder.register_forward_pre_hook(self._before_decoder, with_kwargs=True)
         )
         self._watch = watch_image_features(self.model)
+        if TOWER in needs_of_plan(self.plan):
+            self._tower_watch = TowerWatch(self.model)
         self._wrap(self.model, "generate", self._generate)
         self._wrap(self.model, "prepare_inputs_for_generation", self._prepare)
         if hasattr(self.decoder, "_deepstack_process"):
@@ -122,6 +135,9 @@ class Engine(PromptForward):
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+        if self._tower_watch is not None:
+            self._tower_watch.close()
+            self._tower_watch = None
         for owner, name in self._wrapped:
             owner.__dict__.pop(name, None)
         self._wrapped.clear()
@@ -154,12 +170,13 @@ class Engine(PromptForward):
         ids = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None))
         self._given = tuple(ids.shape) if isinstance(ids, Tensor) else (0, 0)
         self._generating, self.session = True, None
-        self._watch.clear()
+        self._forget()
         try:
             return original(*args, **kwargs)
         finally:
             self._generating, self.session = False, None
             self._end_prompt()
+            self._forget()
 
     def _prepare(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         cache = kwargs.get("past_key_values")
@@ -197,7 +214,7 @@ class Engine(PromptForward):
             )
         checks.check_prompt(kwargs, ids)
         if not self._generating:
-            self._watch.clear()
+            self._forget()
         self.prompt = Prompt(ids=ids, kwargs=kwargs)
         rows, length = self._given
         if self._generating and rows and len(ids) % rows == 0:
@@ -219,6 +236,15 @@ class Engine(PromptForward):
                 self._keep_records(prompt)
         finally:
             self._end_prompt()
+            if prompt is not None and self._tower_watch is not None:
+                self._tower_watch.clear()
+
+    def _forget(self) -> None:
+        """What the vision tower made belongs to one prompt."""
+        if self._watch is not None:
+            self._watch.clear()
+        if self._tower_watch is not None:
+            self._tower_watch.clear()
 
     def _end_prompt(self) -> None:
         for handle in self._prompt_handles:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vicoset.errors import UnreadableError
-
-if TYPE_CHECKING:
-    from vicoset.evaluate.sample import Sample
+from vicoset.evaluate.sample import Cost, Sample
 
 FULL = "full"  # the name of the method, and of the budget, that keeps everything
 
@@ -94,8 +92,6 @@ class Entry:
     @property
     def sample(self) -> Sample:
         """What the statistics see of it."""
-        from vicoset.evaluate.sample import Cost, Sample
-
         cost = Cost(
             tokens=self.tokens,
             kept=self.kept,

@@ -43,7 +43,6 @@ def view_of(
         sliding_window=None if native else seen.sliding_window,
         softcap=seen.softcap,
         sinks=seen.sinks,
-        every_query=seen.queries[row, :, :length].detach(),
     )
 
 

@@ -8,10 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from vicoset.core.settings import Settings
-from vicoset.errors import PlanError, RuntimeStateError, SettingError
+from vicoset.errors import PlanError, RuntimeStateError
 from vicoset.plan import Keep, Plan, plan_named
 from vicoset.runtime.checkpoint import load
-from vicoset.runtime.checks import check_top
 from vicoset.runtime.compact import Compaction, Watch
 from vicoset.runtime.engine import AUDITS, PREFIXES, Engine, depth_of
 from vicoset.runtime.record import Record, Records
@@ -99,6 +98,8 @@ def compress(
     watch: Watch | None = None,
     audit: str = "light",
     record_to: str | os.PathLike[str] | None = None,
+    processor: Any = None,
+    companions: Mapping[str, Any] | None = None,
 ) -> Run:
     """Compress the visual tokens of a Hugging Face vision-language model inside its decoder.
 
@@ -116,6 +117,8 @@ def compress(
         audit: "none" (what was kept and what it costs), "light" (coverage and its certificate as
             well) or "full" (where every token went as well).
         record_to: a file to which every prompt's records are appended, a sealed JSON line a row.
+        processor: of the model (or its tokenizer), for methods that read the question as a string.
+        companions: further models that a method can use, by name, such as a CLIP text tower.
 
     Returns:
         a :class:`Run`; nothing happens to the model before it is attached or entered.
@@ -129,19 +132,8 @@ def compress(
         raise PlanError(
             f"audit={audit!r}; allowed are {', '.join(map(repr, AUDITS))}. The default is 'light'."
         )
-    check_top(model)
     if isinstance(plan, str):
         plan = plan_named(plan, depth_of(model))
-    if not isinstance(plan, Plan):
-        raise PlanError(
-            f"plan={plan!r} is a {type(plan).__name__}; allowed are a name such as 'gmc-h2' and a "
-            "Plan. Stages make one as Plan('mine', (stage, ...))."
-        )
-    if not isinstance(settings, Settings | None):
-        raise SettingError(
-            f"settings={settings!r} is a {type(settings).__name__}; allowed is a Settings. Write "
-            "settings=Settings(max_queries=64)."
-        )
     return Run(
         Engine(
             model,
@@ -153,5 +145,7 @@ def compress(
             watch=watch,
             audit=audit,
             record_to=record_to,
+            processor=processor,
+            companions=companions,
         )
     )

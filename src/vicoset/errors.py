@@ -73,3 +73,11 @@ class PairingError(VicosetError, ValueError):
 
 class StatisticsError(VicosetError, ValueError):
     """A comparison that the records do not allow: no denominator, no such method, no numbers."""
+
+
+class JournalError(VicosetError, OSError):
+    """A journal that is damaged, in use by another process, or cannot be written."""
+
+
+class RunError(VicosetError, ValueError):
+    """Runs or samples that are missing, doubled, or do not belong together."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vicoset.errors import UnreadableError
-from vicoset.evaluate.sample import Cost, Sample
+
+if TYPE_CHECKING:
+    from vicoset.evaluate.sample import Sample
 
 FULL = "full"  # the name of the method, and of the budget, that keeps everything
 
@@ -92,6 +94,8 @@ class Entry:
     @property
     def sample(self) -> Sample:
         """What the statistics see of it."""
+        from vicoset.evaluate.sample import Cost, Sample
+
         cost = Cost(
             tokens=self.tokens,
             kept=self.kept,

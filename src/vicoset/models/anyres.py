@@ -55,8 +55,19 @@ def layouts(inputs: PromptInputs) -> list[Layout | None]:
     return found
 
 
-def _packed(inputs: PromptInputs) -> list[Tensor]:
-    """Per image of the batch ``[n]``: 0 for base tokens, 1 for fine ones, NaN for newlines."""
+def sources(inputs: PromptInputs) -> list[Tensor]:
+    """Per image of the batch ``[n]``: its token's patch among those of all tiles, NaN for newlines.
+
+    Only for families whose packing moves features and never mixes them.
+    """
+    return _packed(inputs, numbered=True)
+
+
+def _packed(inputs: PromptInputs, numbered: bool = False) -> list[Tensor]:
+    """Per image of the batch ``[n]``: 0 for base tokens, 1 for fine ones, NaN for newlines.
+
+    With ``numbered``, base and fine tokens are their patch's number instead.
+    """
     model, config = inputs.model, inputs.model.config
     sizes = argument(model, inputs.kwargs, "image_sizes")
     if sizes is None:
@@ -68,10 +79,11 @@ def _packed(inputs: PromptInputs) -> list[Tensor]:
     sizes = [tuple(int(side) for side in size) for size in torch.as_tensor(sizes).tolist()]
     vision = config.vision_config
     tokens = (vision.image_size // vision.patch_size) ** 2
-    levels = [
-        torch.cat([torch.zeros(1, tokens, 1), torch.ones(count - 1, tokens, 1)])
-        for count in _tiles(inputs, owner, sizes)
-    ]
+    levels, before = [], 0
+    for count in _tiles(inputs, owner, sizes):
+        numbers = torch.arange(count * tokens, dtype=torch.float64).view(count, tokens, 1)
+        levels.append(before + numbers if numbered else (numbers >= tokens).float())
+        before += count * tokens
     options: dict[str, Any] = {"image_newline": torch.full((1,), math.nan)}
     for name in ("vision_feature_select_strategy", "vision_aspect_ratio"):
         if name in inspect.signature(owner.pack_image_features).parameters:

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vicoset.core import messages
-from vicoset.core.settings import Settings
 from vicoset.errors import RuntimeStateError
 from vicoset.methods.base import Realisation, Scene, Selection
 from vicoset.methods.covering import Covering, Target
@@ -20,8 +18,6 @@ from vicoset.models.layout import Layout
 from vicoset.plan import Keep, Stage
 from vicoset.runtime.gather import Kept, gather_states, kept_positions
 from vicoset.runtime.record import Realised, StageRecord
-from vicoset.runtime.tap import Seen
-from vicoset.runtime.views import view_of
 
 
 class Compaction(NamedTuple):
@@ -109,10 +105,8 @@ def compact(
     states: Tensor,
     attended: Tensor,
     layouts: Sequence[Layout | None],
-    seen: Sequence[tuple[int, nn.Module, Seen]],
-    settings: Settings,
+    scene: Callable[[int, Layout], Scene],
     force: bool = False,
-    copies: int = 1,
     watch: Watch | None = None,
     audit: str = "light",
 ) -> Compacted | None:
@@ -124,19 +118,12 @@ def compact(
         states: [B, L, d] input of the boundary block.
         attended: [B, L] bool, False on padding.
         layouts: per row what is visual; None without image.
-        seen: (block, attention module, captured inputs), the boundary block first.
-        settings: the method's numbers.
+        scene: (row, its layout) -> what the stage's methods see of it.
         force: go through the whole path also where K = N.
-        copies: rows of each sample (beams, several sequences); they lie side by side.
         watch: is shown what was done to each row that was compressed.
         audit: "none", "light" or "full", how much evidence the records keep.
     """
     budget = stage.keep or keep
-
-    def scene(row: int, layout: Layout) -> Scene:
-        made = _scene(stage, states[row], attended[row], layout, row, row // copies, seen, settings)
-        return made if audit != "none" else dataclasses.replace(made, audited=False)
-
     chosen = [
         None
         if layout is None
@@ -201,9 +188,9 @@ def _choose(stage: Stage, budget: Keep, layout: Layout, scene: Callable[[], Scen
     low, high = budget.limits(len(layout.visual), layout.images)
     if budget.coverage is None or low == high:
         return _Choice(high, scene)
-    ready = scene()
     assert isinstance(stage.selector, Covering)  # the engine refuses others before anything runs
     with torch.no_grad():
+        ready = scene()
         found = stage.selector.select_covering(ready, Target(budget.coverage, low, high))
     return _Choice(len(found.indices), lambda: ready, found)
 
@@ -231,8 +218,8 @@ def _row(
         evidence = {} if choice.selection is None else choice.selection.evidence
         selection, carriers = Selection(everyone, evidence, None), None
     else:
-        scene = choice.scene()
         with torch.no_grad():
+            scene = choice.scene()
             selection = choice.selection or stage.selector.select(scene, count)
             _check(selection, count, tokens, layout, stage)
             realised = stage.realiser.realise(scene, selection)
@@ -256,39 +243,6 @@ def _row(
         else Realised(realised.carrier, realised.mass, realised.gate),
     )
     return _Row(stays, selection, carriers, record)
-
-
-def _scene(
-    stage: Stage,
-    states: Tensor,
-    attended: Tensor,
-    layout: Layout,
-    number: int,
-    sample: int,
-    seen: Sequence[tuple[int, nn.Module, Seen]],
-    settings: Settings,
-) -> Scene:
-    device = states.device
-    visual = layout.visual.to(device)
-    read = messages.query_positions(layout.text, layout.visual, settings.max_queries)
-    queries = read.positions.to(device)
-    views = tuple(
-        view_of(block, module, captured, number, attended, visual, queries)
-        for block, module, captured in seen
-    )
-    return Scene(
-        states=states.index_select(0, visual).detach(),
-        coordinates=layout.coordinates.to(device),
-        image_ids=layout.image_ids.to(device),
-        images=layout.images,
-        visual=visual,
-        queries=queries,
-        boundary=stage.boundary,
-        views=views,
-        settings=settings,
-        seed=sample,
-        potential_queries=read.potential,
-    )
 
 
 def _check(selection: Selection, count: int, tokens: int, layout: Layout, stage: Stage) -> None:

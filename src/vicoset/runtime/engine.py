@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,18 +20,20 @@ from torch import Tensor, nn
 
 from vicoset.core.settings import Settings
 from vicoset.errors import RuntimeStateError, UnsupportedError
+from vicoset.methods.base import DECODER, TOWER
 from vicoset.models.families import Family, decoder_of, family_of, layers_of
 from vicoset.models.features import watch_image_features
 from vicoset.plan import Keep, Plan
 from vicoset.runtime import checks, decoding, record_lines
 from vicoset.runtime.caches import check_cache
 from vicoset.runtime.compact import Watch
-from vicoset.runtime.gate import Gate
 from vicoset.runtime.prompt import Prompt, PromptForward
 from vicoset.runtime.record import Record, Records, digest_of, one_or_all
 from vicoset.runtime.record_json import request_of
 from vicoset.runtime.record_make import records_of
+from vicoset.runtime.scenes import decoder_maps, needs_of_plan
 from vicoset.runtime.tap import Tap
+from vicoset.runtime.tower import TowerWatch
 
 AUDITS = ("none", "light", "full")
 PREFIXES = ("gathered", "dense", "replay")
@@ -52,6 +55,8 @@ class Engine(PromptForward):
         watch: Watch | None = None,
         audit: str = "light",
         record_to: str | os.PathLike[str] | None = None,
+        processor: Any = None,
+        companions: Mapping[str, Any] | None = None,
     ) -> None:
         self.model: Any = model
         self.plan, self.keep, self.prefix = plan, keep, prefix
@@ -66,6 +71,12 @@ class Engine(PromptForward):
         checks.check_model(self.family, self.model, self.decoder, plan, len(self.layers))
         checks.check_budgets(plan, keep)
         self.request = request_of(model, plan, keep, self.settings)
+        self.tokenizer = getattr(processor, "tokenizer", processor)
+        self.companions = dict(companions or {})
+        needs = needs_of_plan(plan)
+        checks.check_needs(self.model, plan, self.tokenizer)
+        self._maps = decoder_maps(self.decoder) if DECODER in needs else None
+        self._tower_watch: TowerWatch | None = None
         self.boundaries = {stage.boundary: stage for stage in plan.stages}
         self.records: list[Record] = []
         self.last: Record | Records | None = None
@@ -79,19 +90,19 @@ class Engine(PromptForward):
         self._prompt_handles: list[Any] = []
         self._watch: Any = None
         self._wrapped: list[tuple[Any, str]] = []
-        self._gate = Gate()
+        self._owner = 0
 
     # -- attaching -----------------------------------------------------------------------------
 
     def attach(self) -> None:
         """Install the hooks."""
-        # One step, so that of two threads only one gets the model.
-        if self.model.__dict__.setdefault("_vicoset_engine", self) is not self or self._handles:
+        if getattr(self.model, "_vicoset_engine", None) is not None:
             raise RuntimeStateError(
                 "this model is compressed already; one context per model is allowed. "
                 "Leave the other `with compress(...)` block, or call .detach() on it, first."
             )
-        self._gate.leave()
+        self.model._vicoset_engine = self
+        self._owner = threading.get_ident()
         try:
             self._hook()
         except BaseException:
@@ -108,6 +119,8 @@ class Engine(PromptForward):
             self.decoder.register_forward_pre_hook(self._before_decoder, with_kwargs=True)
         )
         self._watch = watch_image_features(self.model)
+        if TOWER in needs_of_plan(self.plan):
+            self._tower_watch = TowerWatch(self.model)
         self._wrap(self.model, "generate", self._generate)
         self._wrap(self.model, "prepare_inputs_for_generation", self._prepare)
         if hasattr(self.decoder, "_deepstack_process"):
@@ -122,6 +135,9 @@ class Engine(PromptForward):
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+        if self._tower_watch is not None:
+            self._tower_watch.close()
+            self._tower_watch = None
         for owner, name in self._wrapped:
             owner.__dict__.pop(name, None)
         self._wrapped.clear()
@@ -147,20 +163,20 @@ class Engine(PromptForward):
     # -- the top model -------------------------------------------------------------------------
 
     def _generate(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        checks.check_generate(self.model, args, kwargs, self.prefix)
-        self._gate.enter()
+        self._check_thread()
+        checks.check_generate(args, kwargs, self.prefix)
+        if self.prefix == "replay":
+            kwargs["use_cache"] = False
+        ids = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None))
+        self._given = tuple(ids.shape) if isinstance(ids, Tensor) else (0, 0)
+        self._generating, self.session = True, None
+        self._forget()
         try:
-            if self.prefix == "replay":
-                kwargs["use_cache"] = False
-            ids = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None))
-            self._given = tuple(ids.shape) if isinstance(ids, Tensor) else (0, 0)
-            self._generating, self.session = True, None
-            self._watch.clear()
             return original(*args, **kwargs)
         finally:
             self._generating, self.session = False, None
             self._end_prompt()
-            self._gate.leave()
+            self._forget()
 
     def _prepare(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         cache = kwargs.get("past_key_values")
@@ -173,7 +189,7 @@ class Engine(PromptForward):
         return original(*args, **kwargs)
 
     def _before_model(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        self._gate.enter()
+        self._check_thread()
         self._end_prompt()  # a KeyboardInterrupt may have left one behind
         self._mask = kwargs.get("attention_mask")
         ids = kwargs.get("input_ids", args[0] if args else None)
@@ -198,23 +214,18 @@ class Engine(PromptForward):
             )
         checks.check_prompt(kwargs, ids)
         if not self._generating:
-            self._watch.clear()
-        rows, length = self._given
-        longer = self._generating and 0 < length < ids.shape[1]
-        if longer and cache is None and self.session is None:
-            return  # a later step without cache, of a prompt that kept everything
+            self._forget()
         self.prompt = Prompt(ids=ids, kwargs=kwargs)
+        rows, length = self._given
         if self._generating and rows and len(ids) % rows == 0:
             self.prompt.copies = len(ids) // rows
         if self._generating and self.session is not None and cache is None:
             self.prompt.replayed = self.session
             self.prompt.grown = ids.shape[1] - self.session.length
-        elif longer:
+        elif self._generating and 0 < length < ids.shape[1]:
             self.prompt.ahead = ids.shape[1] - length
 
     def _after_model(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if not self._gate.mine:
-            return  # refused at the gate; the prompt is another thread's
         prompt = self.prompt
         try:
             if output is None or prompt is None:  # nothing came out: an exception
@@ -225,8 +236,15 @@ class Engine(PromptForward):
                 self._keep_records(prompt)
         finally:
             self._end_prompt()
-            if not self._generating:
-                self._gate.leave()
+            if prompt is not None and self._tower_watch is not None:
+                self._tower_watch.clear()
+
+    def _forget(self) -> None:
+        """What the vision tower made belongs to one prompt."""
+        if self._watch is not None:
+            self._watch.clear()
+        if self._tower_watch is not None:
+            self._tower_watch.clear()
 
     def _end_prompt(self) -> None:
         for handle in self._prompt_handles:
@@ -240,12 +258,6 @@ class Engine(PromptForward):
     def _before_decoder(
         self, module: nn.Module, args: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]] | None:
-        if not self._gate.mine:
-            raise RuntimeStateError(
-                f"the decoder of this {type(self.model).__name__} was called past the model's own "
-                "forward, so nothing would be compressed; call the model itself or its generate, "
-                "or leave the context."
-            )
         if self.prompt is None:
             return self._decode(args, kwargs)
         prompt = self.prompt
@@ -265,7 +277,6 @@ class Engine(PromptForward):
             checks.check_windows(self.windows, prompt.length)
             if self._keeps_everything(prompt):
                 return None  # no hook, no tap: the model's own path, bit for bit
-            checks.check_labels(prompt.kwargs)
         self._install(prompt)
         return None
 
@@ -292,16 +303,12 @@ class Engine(PromptForward):
         if self.record_to is not None:
             record_lines.append(self.record_to, [row.to_json() for row in rows])
 
-    def __deepcopy__(self, memory: dict[int, Any]) -> Any:
-        """Refuse: the copy's functions would still be this model's."""
-        raise RuntimeStateError(
-            "a compressed model cannot be copied: its hooks belong to this one. Leave the "
-            "`with compress(...)` block, or call .detach(), and copy the model then."
-        )
-
-    def __reduce__(self) -> Any:
-        """Refuse to pickle, for the same reason."""
-        return self.__deepcopy__({})
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._owner:
+            raise RuntimeStateError(
+                "a compressed model was called from another thread than the one that attached it; "
+                "one thread at a time is allowed. Attach in the thread that calls the model."
+            )
 
 
 def depth_of(model: Any) -> int:

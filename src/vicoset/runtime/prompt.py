@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,17 +13,30 @@ from torch import Tensor, nn
 
 from vicoset.core.settings import Settings
 from vicoset.errors import UnsupportedError
+from vicoset.methods.base import CURRENT, EMBEDDINGS, QUESTION, TEXT, VIEWS, Decoder, Scene
 from vicoset.models.families import Family
 from vicoset.models.features import lengths_from
 from vicoset.models.layout import Layout, PromptInputs
+from vicoset.models.question import end_ids
 from vicoset.plan import Keep, Plan, Stage
 from vicoset.runtime import checks, decoding
-from vicoset.runtime.caches import check_cache, gather_cache, is_static
+from vicoset.runtime.caches import check_cache, gather_cache
 from vicoset.runtime.compact import Compacted, Watch, compact, extend
 from vicoset.runtime.gather import Kept, gather_axis
 from vicoset.runtime.kwargs import Rewriter
 from vicoset.runtime.record_time import stopwatch
+from vicoset.runtime.scenes import (
+    Block,
+    Origin,
+    Reads,
+    history_blocks,
+    needs_of,
+    needs_of_plan,
+    ranks_of,
+    scene_of,
+)
 from vicoset.runtime.tap import Captured, Seen, Tap
+from vicoset.runtime.tower import TowerWatch
 
 
 @dataclass
@@ -46,6 +59,7 @@ class Prompt:
     ahead: int = 0  # tokens that an assistant proposes, behind the prompt in its own forward
     copies: int = 1  # rows of each sample, when generate has multiplied them
     positions: Any = None  # rotary positions as the decoder got them
+    origin: Origin | None = None
 
     @property
     def length(self) -> int:
@@ -85,6 +99,10 @@ class PromptForward:
     _generating: bool
     _dry: bool
     _prompt_handles: list[Any]
+    _tower_watch: TowerWatch | None
+    _maps: Decoder | None
+    tokenizer: Any
+    companions: Mapping[str, Any]
 
     def _describe(self, prompt: Prompt, kwargs: dict[str, Any], states: Tensor) -> None:
         """Which positions are visual, attended, and where they lie."""
@@ -96,18 +114,16 @@ class PromptForward:
             kind: lengths_from(prompt.kwargs, kind) or self._watch.seen(kind)[1]
             for kind in ("image", "video")
         }
-        prompt.layouts = self.family.layouts(
-            PromptInputs(
-                model=self.model,
-                input_ids=prompt.ids,
-                attended=prompt.attended,
-                position_ids=kwargs.get("position_ids"),
-                image_lengths=lengths["image"],
-                video_lengths=lengths["video"],
-                kwargs=prompt.kwargs,
-            )
+        inputs = PromptInputs(
+            model=self.model,
+            input_ids=prompt.ids,
+            attended=prompt.attended,
+            position_ids=kwargs.get("position_ids"),
+            image_lengths=lengths["image"],
+            video_lengths=lengths["video"],
+            kwargs=prompt.kwargs,
         )
-        checks.check_one_prompt_a_row(kwargs.get("position_ids"), prompt.layouts)
+        prompt.layouts = self.family.layouts(inputs)
         if prompt.ahead:  # what nobody has accepted yet reads no image
             end = prompt.length - prompt.ahead
             prompt.layouts = [
@@ -115,6 +131,23 @@ class PromptForward:
                 for layout in prompt.layouts
             ]
         prompt.current, prompt.now = prompt.attended, list(prompt.layouts)
+        prompt.origin = self._origin(prompt, inputs, states)
+
+    def _origin(self, prompt: Prompt, inputs: PromptInputs, states: Tensor) -> Origin:
+        """The prompt as it came, as far as the plan's methods look back at it."""
+        needs = needs_of_plan(self.plan)
+        read = any(layout is not None for layout in prompt.layouts)
+        watch = self._tower_watch
+        return Origin(
+            ids=prompt.ids,
+            layouts=prompt.layouts,
+            embeddings=states if needs & {EMBEDDINGS, TEXT, QUESTION} else None,
+            tower=watch.of(inputs, prompt.layouts) if read and watch is not None else None,
+            decoder=self._maps,
+            ends=end_ids(self.model, self.tokenizer),
+            tokenizer=self.tokenizer,
+            companions=self.companions,
+        )
 
     def _keeps_everything(self, prompt: Prompt) -> bool:
         """Whether K = N in every row at every boundary."""
@@ -140,16 +173,8 @@ class PromptForward:
             sink = functools.partial(prompt.history.__setitem__, number)
             self._prompt_handles.append(Tap(_attention(self.layers[number]), sink))
 
-    def _history(self, boundary: int) -> list[int]:
-        """The last two blocks before a boundary that run on the same sequence."""
-        before = max([other for other in self.boundaries if other < boundary], default=0)
-        stage = self.boundaries[boundary]
-        if "views" not in stage.selector.needs:
-            return []
-        return list(range(max(boundary - 2, before, 0), boundary))
-
     def _history_blocks(self) -> set[int]:
-        return {number for boundary in self.boundaries for number in self._history(boundary)}
+        return {number for p in self.boundaries for number in history_blocks(self.plan, p)}
 
     # -- the blocks ----------------------------------------------------------------------------
 
@@ -181,13 +206,6 @@ class PromptForward:
         stage = self.boundaries[number]
         check_cache(prompt.cache, self.prefix)
         stop = stopwatch(states.device)
-        seen = []
-        if "views" in stage.selector.needs | stage.realiser.needs:
-            now = prompt.rewriter(kwargs, states) if prompt.rewriter else kwargs
-            seen.append((number, _attention(block), self._dry_run(block, states, now)))
-            seen += [
-                (n, _attention(self.layers[n]), prompt.history[n]) for n in self._history(number)
-            ]
         assert prompt.current is not None
         done = compact(
             stage,
@@ -195,10 +213,8 @@ class PromptForward:
             states,
             prompt.current,
             prompt.now,
-            seen,
-            self.settings,
+            self._scenes(prompt, stage, block, states, kwargs),
             self.force,
-            prompt.copies,
             self.watch,
             self.audit,
         )
@@ -220,15 +236,39 @@ class PromptForward:
         self._remember(prompt)
         return compacted
 
+    def _scenes(
+        self, prompt: Prompt, stage: Stage, block: nn.Module, states: Tensor, kwargs: dict[str, Any]
+    ) -> Callable[[int, Layout], Scene]:
+        """What a stage sees of a row: its own block by a dry run, those before as they ran."""
+        current = None
+        if needs_of(stage) & {VIEWS, CURRENT}:
+            now = prompt.rewriter(kwargs, states) if prompt.rewriter else kwargs
+            seen = self._dry_run(block, states, now)
+            current = Block(stage.boundary, _attention(block), seen)
+        before = history_blocks(self.plan, stage.boundary)
+        history = [Block(n, _attention(self.layers[n]), prompt.history[n]) for n in before]
+        reads = Reads(current, tuple(history))
+        origin, attended = prompt.origin, prompt.current
+        assert origin is not None and attended is not None
+        ranks = ranks_of(origin.layouts, [done.stages for done in prompt.done])
+
+        def scene(row: int, layout: Layout) -> Scene:
+            mine = states[row], attended[row], layout
+            sample = row // prompt.copies
+            present = ranks[row]
+            assert present is not None
+            made = scene_of(stage, *mine, row, sample, reads, self.settings, origin, present)
+            return made if self.audit != "none" else dataclasses.replace(made, audited=False)
+
+        return scene
+
     def _follow(self, prompt: Prompt, done: Compacted, grown: int) -> None:
         """From here on, blocks run on the compact sequence."""
         before = prompt.length if prompt.kept is None else prompt.kept.length
         local = extend(done.kept, before - grown, grown)
         prompt.kept = local if prompt.kept is None else local.after(prompt.kept)
         flash = "flash" in str(self.decoder.config._attn_implementation)
-        prompt.rewriter = Rewriter(
-            prompt.kept, prompt.length, self.decoder.config, flash, is_static(prompt.cache)
-        )
+        prompt.rewriter = Rewriter(prompt.kept, prompt.length, self.decoder.config, flash)
 
     def _dry_run(self, block: nn.Module, states: Tensor, kwargs: dict[str, Any]) -> Seen:
         """What the block's attention would be called with; it ends before the kernel."""

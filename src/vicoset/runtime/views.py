@@ -43,6 +43,7 @@ def view_of(
         sliding_window=None if native else seen.sliding_window,
         softcap=seen.softcap,
         sinks=seen.sinks,
+        every_query=seen.queries[row, :, :length].detach(),
     )
 
 

@@ -1,0 +1,253 @@
+"""The model's side: items to chats, chats to answers, answers to entries."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vicoset.api import Run, compress
+from vicoset.core.settings import Settings
+from vicoset.errors import UnreadableError, VicosetError
+from vicoset.evaluate.blocks import Block
+from vicoset.evaluate.entry import Entry
+from vicoset.evaluate.method import Method
+from vicoset.evaluate.task import Item, Task
+from vicoset.plan import Keep, plan_named
+from vicoset.runtime.record import Record
+
+VERSION = "1"  # changes when the way of asking changes; part of a run's identity
+_SMALL = 64  # numbers of an evidence tensor that an entry keeps
+
+
+class Model:
+    """A model and its processor, asked the way every method is asked: one user turn, greedy.
+
+    Full runs through a context whose budget is all tokens: the model's own path, bit for bit, and
+    its record has the same numbers as every other method's.
+
+    Attributes:
+        support: whether entries keep the kept indices.
+        evidence: whether they keep what the methods measured.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        processor: Any,
+        *,
+        prefix: str = "gathered",
+        settings: Settings | None = None,
+        allow_uncertified: bool = False,
+        support: bool = False,
+        evidence: bool = False,
+    ) -> None:
+        self.model, self.processor = model, processor
+        self.support, self.evidence = support, evidence
+        self._options: dict[str, Any] = {
+            "prefix": prefix,
+            "settings": settings,
+            "allow_uncertified": allow_uncertified,
+        }
+
+    def prepare(self, block: Block) -> Any:
+        """The inputs of a block, on the CPU, padded on the left.
+
+        Args:
+            block: items of one limit.
+        """
+        start = time.perf_counter()
+        chats = [chat_of(item) for item in block.items]
+        inputs = self.processor.apply_chat_template(
+            chats if len(chats) > 1 else chats[0],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+            padding=True,
+        )
+        return inputs, time.perf_counter() - start
+
+    def answers(self, task: Task, method: Method) -> Callable[[Block, Any], Sequence[Entry]]:
+        """A function from a prepared block to its entries.
+
+        Args:
+            task: scores.
+            method: what is run.
+        """
+
+        def answer(block: Block, prepared: Any) -> list[Entry]:
+            inputs, preparing = prepared
+            rows = self._generate(method, inputs, block.items[0].limit)
+            return [
+                self._entry(task, method, item, block.first + place, row, preparing / len(rows))
+                for place, (item, row) in enumerate(zip(block.items, rows, strict=True))
+            ]
+
+        return answer
+
+    def _context(self, method: Method) -> AbstractContextManager[Run]:
+        plan = plan_named("random+drop@0", 1) if method.plan is None else method.plan
+        keep = Keep(fraction=1.0) if method.keep is None else method.keep
+        return compress(self.model, plan, keep, **self._options)
+
+    @torch.inference_mode()
+    def _generate(
+        self, method: Method, inputs: Any, limit: int
+    ) -> list[tuple[str, int, Record, dict[str, float]]]:
+        """Text, new tokens, record and seconds of every row."""
+        inputs = inputs.to(self.model.device, dtype=self.model.dtype)
+        watch = _Watch(self.model.device)
+        with self._context(method) as run:
+            out = self.model.generate(
+                **inputs,
+                generation_config=self._greedy(limit),
+                logits_processor=[watch],
+            )
+        new = out[:, inputs["input_ids"].shape[1] :].cpu()
+        seconds = watch.seconds(len(new))
+        texts = self.processor.tokenizer.batch_decode(
+            new, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        counts = [self._length(row) for row in new]
+        return [
+            (text, count, record, seconds)
+            for text, count, record in zip(texts, counts, run.records, strict=True)
+        ]
+
+    def _greedy(self, limit: int) -> Any:
+        """The model's own configuration (penalties included), greedy and with the task's limit."""
+        config = copy.deepcopy(self.model.generation_config)
+        config.update(
+            max_new_tokens=limit,
+            max_length=None,
+            do_sample=False,
+            num_beams=1,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+        )
+        if config.pad_token_id is None:
+            config.pad_token_id = self.processor.tokenizer.pad_token_id
+        return config
+
+    def _length(self, row: Tensor) -> int:
+        """Tokens of an answer, its end included, padding not."""
+        ends = self.model.generation_config.eos_token_id
+        ends = [] if ends is None else ends if isinstance(ends, list) else [ends]
+        hits = torch.isin(row, torch.tensor(ends, dtype=row.dtype)).nonzero()
+        return int(hits[0]) + 1 if len(hits) else len(row)
+
+    def _entry(
+        self,
+        task: Task,
+        method: Method,
+        item: Item,
+        index: int,
+        row: tuple[str, int, Record, dict[str, float]],
+        preparing: float,
+    ) -> Entry:
+        raw, count, record, seconds = row
+        normalised, stats, score = task.score(item, raw)
+        return Entry(
+            task=task.name,
+            sample_id=item.sample_id,
+            unit_id=item.unit_id,
+            stratum=item.stratum,
+            stats={name: float(value) for name, value in stats.items()},
+            score=float(score),
+            raw=raw,
+            normalised=normalised,
+            groups=dict(item.groups),
+            index=index,
+            requested=method.requested,
+            tokens=record.tokens,
+            images=record.images,
+            boundaries=tuple(stage.boundary for stage in record.stages),
+            kept_by_stage=tuple(stage.kept for stage in record.stages),
+            length=record.length,
+            compact_length=record.compact_length,
+            depth=record.depth,
+            work=record.work,
+            kv_bytes=record.kv_bytes,
+            full_kv_bytes=record.full_kv_bytes,
+            new_tokens=count,
+            seconds={"prepare": round(preparing, 6), **seconds},
+            support=_support(record) if self.support else None,
+            evidence=_evidence(record) if self.evidence else None,
+            notes=record.notes,
+        )
+
+
+class _Watch:
+    """Tells the prompt's time from the answer's: called with the logits of every step."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._start = self._now()
+        self._prompt: float | None = None
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        if self._prompt is None:
+            self._prompt = self._now() - self._start
+        return scores
+
+    def seconds(self, rows: int) -> dict[str, float]:
+        """Per row: the whole, the prompt and the steps after it."""
+        whole = (self._now() - self._start) / rows
+        prompt = (self._prompt or 0.0) / rows
+        found = {"request": whole, "prompt": prompt, "decode": whole - prompt}
+        return {name: round(value, 6) for name, value in found.items()}
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+def chat_of(item: Item) -> list[dict[str, Any]]:
+    """One user turn: the images, then the prompt.
+
+    Args:
+        item: of a task.
+    """
+    parts: list[dict[str, Any]] = []
+    for picture in item.pictures:
+        try:
+            image = picture.read()
+        except VicosetError:
+            raise
+        except Exception as error:
+            raise UnreadableError(
+                f"the image {picture.name} of sample {item.sample_id!r} cannot be read "
+                f"({type(error).__name__}: {error}). Check that the data were copied whole."
+            ) from error
+        parts.append({"type": "image", "image": image})
+    return [{"role": "user", "content": [*parts, {"type": "text", "text": item.prompt}]}]
+
+
+def _support(record: Record) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(stage.indices.tolist()) for stage in record.stages)
+
+
+def _evidence(record: Record) -> dict[str, Any]:
+    """Numbers, and short lists of numbers, of every stage."""
+    found: dict[str, Any] = {}
+    for stage in record.stages:
+        values = {name: _plain(value) for name, value in stage.evidence.items()}
+        kept = {name: value for name, value in values.items() if value is not None}
+        found[f"{stage.selector}@{stage.boundary}"] = kept
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.tolist() if value.numel() <= _SMALL else None
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value] if len(value) <= _SMALL else None
+    return value if isinstance(value, (str, int, float, bool)) else None

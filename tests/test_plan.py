@@ -11,7 +11,7 @@ from tests.core.helpers import refused
 from vicoset.core.budget import realised_keep
 from vicoset.errors import BudgetError, PlanError, UnknownNameError
 from vicoset.methods import GMC, Drop, Random, Transport, registry
-from vicoset.plan import Keep, Plan, Stage, plan_named, work, work_share
+from vicoset.plan import Keep, Plan, Stage, keep_for_work, plan_named, work, work_share
 
 # -- Keep ------------------------------------------------------------------------------------------
 
@@ -277,3 +277,19 @@ def test_work_is_the_tokens_counted_block_by_block(data):
 def test_work_refuses_what_is_no_plan(boundaries, kept):
     with refused(PlanError, str(boundaries), str(kept), "0 to 3"):
         work(boundaries, kept, 10, 4)
+
+
+@given(st.data())
+def test_equal_work_is_the_nearest_that_a_budget_can_come(data):
+    depth, tokens = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 200))
+    boundary = data.draw(st.integers(0, depth - 1))
+    target = data.draw(st.integers(boundary * tokens + 1, depth * tokens))
+    keep = keep_for_work(target, boundary, tokens, depth)
+    gaps = [abs(work([boundary], [k], tokens, depth) - target) for k in range(1, tokens + 1)]
+    assert keep == 1 + gaps.index(min(gaps))
+
+
+def test_equal_work_that_no_budget_has_is_refused():
+    for target in (20, 41):
+        with refused(PlanError, str(target), "more than 20 and at most 40", "earlier boundary"):
+            keep_for_work(target, 2, 10, 4)

@@ -211,6 +211,28 @@ def work_share(boundaries: Sequence[int], kept: Sequence[int], tokens: int, dept
     return spent / (depth * tokens) if tokens else 1.0
 
 
+def keep_for_work(target: int, boundary: int, tokens: int, depth: int) -> int:
+    """K of a plan of one stage whose work comes nearest to a target: equal work, another boundary.
+
+    Of two that come equally near, the one with less work.
+
+    Args:
+        target: W to meet, such as :func:`work` gives it.
+        boundary: p of the stage.
+        tokens: N.
+        depth: L.
+    """
+    least, most = work([boundary], [0], tokens, depth), depth * tokens
+    if not least < target <= most:
+        raise PlanError(
+            f"no budget before block {boundary} gives the work {target}; with {tokens} tokens in "
+            f"{depth} blocks allowed is more than {least} and at most {most}. Choose an earlier "
+            "boundary or another target."
+        )
+    below, rest = divmod(target - least, depth - boundary)
+    return max(1, below + (2 * rest > depth - boundary))
+
+
 def _unreadable(name: str) -> Exception:
     """The error for a text that is neither a preset nor of the form ``selector@p``."""
     known = registry.names()

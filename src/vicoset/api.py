@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from vicoset.core.settings import Settings
-from vicoset.errors import PlanError, RuntimeStateError
+from vicoset.errors import PlanError, RuntimeStateError, SettingError
 from vicoset.plan import Keep, Plan, plan_named
 from vicoset.runtime.checkpoint import load
+from vicoset.runtime.checks import check_top
 from vicoset.runtime.compact import Compaction, Watch
 from vicoset.runtime.engine import AUDITS, PREFIXES, Engine, depth_of
 from vicoset.runtime.record import Record, Records
@@ -132,8 +133,19 @@ def compress(
         raise PlanError(
             f"audit={audit!r}; allowed are {', '.join(map(repr, AUDITS))}. The default is 'light'."
         )
+    check_top(model)
     if isinstance(plan, str):
         plan = plan_named(plan, depth_of(model))
+    if not isinstance(plan, Plan):
+        raise PlanError(
+            f"plan={plan!r} is a {type(plan).__name__}; allowed are a name such as 'gmc-h2' and a "
+            "Plan. Stages make one as Plan('mine', (stage, ...))."
+        )
+    if not isinstance(settings, Settings | None):
+        raise SettingError(
+            f"settings={settings!r} is a {type(settings).__name__}; allowed is a Settings. Write "
+            "settings=Settings(max_queries=64)."
+        )
     return Run(
         Engine(
             model,

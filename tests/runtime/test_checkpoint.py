@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -161,6 +163,11 @@ def test_a_directory_without_config(saved: dict[str, Path], tmp_path: Path) -> N
     [
         ("{", UnreadableError, "is no JSON"),
         (json.dumps({"model_type": "nothing_known"}), UnreadableError, "cannot be used"),
+        (
+            json.dumps({"model_type": "llama", "num_attention_heads": "many"}),
+            UnreadableError,
+            "cannot be used",
+        ),
         (json.dumps({"model_type": "bert"}), UnsupportedError, "'bert' model, which takes no"),
     ],
 )
@@ -170,6 +177,24 @@ def test_a_config_of_something_else(
     (tmp_path / "config.json").write_text(config)
     with pytest.raises(error, match=message):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("size", [None, 0, 100])
+def test_weights_that_are_missing_or_cut_off(
+    size: int | None, saved: dict[str, Path], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(saved["llava"], copy)
+    weights = copy / "model.safetensors"
+    weights.unlink() if size is None else os.truncate(weights, size)
+    with pytest.raises(UnreadableError, match=r"the weights of .*copy cannot be loaded.*whole"):
+        load(copy)
+
+
+@pytest.mark.parametrize("directory", [None, 3, ["a"]])
+def test_what_is_no_path(directory: Any) -> None:
+    with pytest.raises(UnreadableError, match=r"allowed is the path of a local checkpoint"):
+        load(directory)
 
 
 def test_a_model_without_processor(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from tests.runtime.helpers import (
     ONE_EACH,
     ROWS,
     SOME,
+    VISUAL_IDS,
     compressed,
     decoder_of,
     generate,
@@ -45,6 +46,59 @@ def test_a_static_cache_decodes_as_a_dynamic_one(family, attn, images):
         half = len(engine.records) // 2
         for mine, its in zip(engine.records[:half], engine.records[half:], strict=True):
             assert mine.kept == its.kept and mine.compact_length == its.compact_length
+
+
+@FEW
+@pytest.mark.parametrize("images", [1, ROWS], ids=["single", "batch"])
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_a_static_cache_may_have_no_slot_left(family, attn, images, tokens):
+    """For one token the library makes as many slots as the prompt has positions."""
+    model = model_of(family, attn)
+    inputs = prompt(model, family, images)
+    for plan in ("gmc-h2", "gmc@4", two_stages(keep=3)):
+        with compressed(model, plan, 5):
+            dynamic = generate(model, inputs, tokens)
+            static = generate(model, inputs, tokens, cache_implementation="static")
+        torch.testing.assert_close(static.logits, dynamic.logits, rtol=0, atol=TOLERANCE)
+
+
+@FEW
+@pytest.mark.parametrize("prefix", ["gathered", "dense", "replay"])
+def test_sampling_draws_from_the_logits_of_the_plain_run(family, attn, prefix):
+    """With a seed: at every step the library's own draw from what the same text gets greedily."""
+    model = model_of(family, attn)
+    inputs = prompt(model, family, 1)
+    options = {"do_sample": True, "temperature": 1.3, "top_k": 20}
+    with compressed(model, "gmc-h2", 5, prefix=prefix):
+        torch.manual_seed(11)
+        sampled = generate(model, inputs, 8, **options)
+        torch.manual_seed(11)
+        assert torch.equal(generate(model, inputs, 8, **options).sequences, sampled.sequences)
+        forced = _Force(new_tokens(sampled, inputs)[0], inputs["input_ids"].shape[1])
+        plain = generate(model, inputs, 8, logits_processor=[forced])
+    assert torch.equal(plain.sequences, sampled.sequences)
+    torch.manual_seed(11)
+    for mine, its, token in zip(sampled.logits, plain.logits, forced.tokens, strict=True):
+        assert torch.equal(mine, its)
+        scores = its[0].clone()
+        scores[VISUAL_IDS] = -torch.inf
+        best = (scores / 1.3).topk(20)
+        kept = torch.full_like(scores, -torch.inf).scatter(0, best.indices, best.values)
+        assert int(torch.multinomial(kept.softmax(-1)[None], 1)) == token
+    greedy = [int(step[0].argmax()) for step in sampled.logits]
+    assert greedy != forced.tokens  # otherwise nothing was drawn
+
+
+class _Force:
+    """Writes what it is told."""
+
+    def __init__(self, tokens, start):
+        self.tokens, self.start = tokens, start
+
+    def __call__(self, ids, scores):
+        forced = torch.full_like(scores, -torch.inf)
+        forced[:, self.tokens[ids.shape[1] - self.start]] = 0.0
+        return forced
 
 
 @contextmanager

@@ -49,6 +49,21 @@ def test_a_run_keeps_the_record_of_each_prompt(family, attn):
         assert (record.attention, record.dtype) == (attn, "float32")
 
 
+@pytest.mark.parametrize("keep", [4, 1.0])
+@pytest.mark.parametrize("prefix", ["gathered", "replay"])
+def test_a_prompt_without_cache_has_one_record(keep, prefix):
+    """Every step of it is a forward of the whole text."""
+    model = model_of(LLAVA)
+    inputs = prompt(model, LLAVA, ROWS)
+    with compressed(model, keep=keep, prefix=prefix) as engine:
+        for _ in range(2):
+            generate(model, inputs, 4, use_cache=False)
+    assert [record.images for record in engine.records] == ROWS * 2
+    assert {record.length for record in engine.records[:3]} == {
+        int(n) for n in inputs["attention_mask"].sum(1)
+    }
+
+
 def test_the_line_of_a_record():
     model = model_of(LLAVA)
     with compressed(model, keep=9) as engine:

@@ -1,12 +1,23 @@
 """What would go silently wrong is refused, before anything is touched, and says what to do."""
 
+import copy
+import pickle
 import threading
 
 import pytest
 import torch
+from transformers import TextIteratorStreamer
 
 from tests import zoo
-from tests.runtime.helpers import compressed, generate, logits, model_of, prompt, same
+from tests.runtime.helpers import (
+    compressed,
+    generate,
+    layers_of,
+    logits,
+    model_of,
+    prompt,
+    same,
+)
 from vicoset import compress
 from vicoset.errors import (
     PlanError,
@@ -14,7 +25,6 @@ from vicoset.errors import (
     RuntimeStateError,
     UncertifiedModelError,
     UnsupportedError,
-    VicosetError,
 )
 
 QWEN, LLAVA = "qwen2_5_vl", "llava"
@@ -142,25 +152,148 @@ def test_a_second_context_on_one_model():
         assert_goes_on(model, engine, inputs, expected)
 
 
-def test_another_thread():
+def test_two_threads_at_once():
+    """The second is refused in the middle of the first one's prompt, which goes on unharmed."""
     model = model_of(QWEN)
     inputs = prompt(model, QWEN, 1)
-    caught = []
+    started, go, found = threading.Event(), threading.Event(), []
 
-    def work(call):
-        try:
-            call(model, inputs)
-        except VicosetError as error:
-            caught.append(error)
+    def wait(*_):
+        started.set()
+        assert go.wait(60)
 
     with compressed(model, keep=4) as engine:
         expected = generate(model, inputs)
-        for call in (generate, logits):
-            thread = threading.Thread(target=work, args=(call,))
-            thread.start()
+        # Behind the boundary, so that a prompt that is cut short would show.
+        handle = layers_of(model)[3].register_forward_pre_hook(wait)
+        thread = threading.Thread(target=lambda: found.append(generate(model, inputs)))
+        thread.start()
+        try:
+            assert started.wait(60)
+            for call in (generate, logits):
+                with pytest.raises(RuntimeStateError, match=r"another thread runs it.*Wait for"):
+                    call(model, inputs)
+        finally:
+            go.set()
             thread.join()
-        assert [type(error) for error in caught] == [RuntimeStateError] * 2
-        assert "another thread" in str(caught[0]) and "Attach in the thread" in str(caught[0])
+            handle.remove()
+        assert same(found[0], expected)
+        assert len(engine.records) == 2
+        assert_goes_on(model, engine, inputs, expected)
+
+
+def test_one_thread_after_the_other():
+    """As the library's own streamers are used: generate in a thread, read in another."""
+    model = model_of(LLAVA)
+    inputs = prompt(model, LLAVA, 1)
+    found = []
+    with compressed(model, keep=4) as engine:
+        expected = generate(model, inputs)
+        streamer = TextIteratorStreamer(_Letters(), timeout=60)
+        options = {"streamer": streamer, "max_new_tokens": 6}
+        thread = threading.Thread(target=lambda: found.append(generate(model, inputs, **options)))
+        thread.start()
+        text = "".join(streamer)
+        thread.join()
+        assert same(found[0], expected)
+        assert text == _Letters().decode(expected.sequences[0])
+        assert_goes_on(model, engine, inputs, expected)
+
+
+class _Letters:
+    """A tokenizer of one letter a token."""
+
+    def decode(self, ids, **_):
+        return "".join(chr(0x100 + int(number)) for number in ids)
+
+
+def test_of_threads_that_attach_at_once_one_wins():
+    model = zoo.tiny(LLAVA)
+    runs = [compress(model, keep=4) for _ in range(8)]
+    line, won, lost = threading.Barrier(len(runs)), [], []
+
+    def work(run):
+        line.wait()
+        try:
+            won.append(run.attach())
+        except RuntimeStateError as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=work, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == (1, 7)
+    won[0].detach()
+    assert "_vicoset_engine" not in vars(model)
+
+
+def test_a_copy_of_a_compressed_model():
+    model = model_of(LLAVA)
+    with compressed(model, keep=4):
+        for copy_it in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(RuntimeStateError, match=r"cannot be copied.*\.detach\(\)"):
+                copy_it(model)
+    assert same(*(generate(m, prompt(m, LLAVA, 1)) for m in (model, copy.deepcopy(model))))
+
+
+@pytest.mark.parametrize("family", [QWEN, LLAVA])
+def test_several_prompts_in_one_row(family):
+    model = model_of(family)
+    inputs = prompt(model, family, 1)
+    length = inputs["input_ids"].shape[1]
+    twice = {name: torch.cat([value] * 2, 1) for name, value in inputs.items() if name[0] in "im"}
+    twice |= {name: torch.cat([v] * 2) for name, v in inputs.items() if "pixel" in name}
+    if family == QWEN:
+        twice["image_grid_thw"] = torch.cat([inputs["image_grid_thw"]] * 2)
+        places, _ = model.model.get_rope_index(
+            inputs["input_ids"], inputs["mm_token_type_ids"], inputs["image_grid_thw"]
+        )
+        places = torch.cat([places] * 2, 2)
+    else:
+        places = torch.arange(length).repeat(2)[None]
+    with compressed(model, keep=4) as engine:
+        expected = generate(model, inputs)
+        with pytest.raises(UnsupportedError, match=rf"fall back at position {length}.*Unpack"):
+            logits(model, {**twice, "position_ids": places})
+        lengths = torch.tensor([0, length, 2 * length])
+        with pytest.raises(UnsupportedError, match=r"is packed \(cu_seq_lens\).*Unpack"):
+            logits(model, twice, cu_seq_lens_q=lengths, cu_seq_lens_k=lengths)
+        assert_goes_on(model, engine, inputs, expected)
+
+
+def test_labels_of_a_prompt_that_is_compressed():
+    model = model_of(LLAVA)
+    inputs = prompt(model, LLAVA, 1)
+    labels = inputs["input_ids"]
+    plain = model(**inputs, labels=labels).loss
+    with compressed(model, keep=4) as engine:
+        with pytest.raises(UnsupportedError, match=r"labels came with .*no longer align"):
+            model(**inputs, labels=labels)
+        assert engine.records == []
+    with compressed(model, keep=1.0):
+        assert torch.equal(model(**inputs, labels=labels).loss, plain)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_ways_of_generating_that_the_model_s_own_config_asks_for(option, monkeypatch):
+    model = model_of(LLAVA)
+    options, message = OPTIONS[option]
+    for name, value in options.items():
+        monkeypatch.setattr(model.generation_config, name, value)
+    with compressed(model, keep=4), pytest.raises(UnsupportedError, match=message):
+        generate(model, prompt(model, LLAVA, 1))
+
+
+def test_the_decoder_past_the_model():
+    model = model_of(LLAVA)
+    inputs = prompt(model, LLAVA, 1)
+    with compressed(model, keep=4) as engine:
+        expected = generate(model, inputs)
+        for past in (model.model, model.forward):
+            with pytest.raises(RuntimeStateError, match=r"past the model's own forward.*generate"):
+                past(**inputs)
         assert_goes_on(model, engine, inputs, expected)
 
 

@@ -141,12 +141,13 @@ def family_of(model: Any, allow_uncertified: bool = False) -> Family:
     for family in FAMILIES:
         if kind in family.model_types and (family.certified or allow_uncertified):
             return family
+    if not GENERIC.visual_ids(model.config):
+        raise UncertifiedModelError(
+            f"the configuration of {type(model).__name__} names no image or video token id, so it "
+            "reads text only, or its visual tokens cannot be found; allowed are models that name "
+            f"one. Certified are {_names()}."
+        )
     if allow_uncertified:
-        if not GENERIC.visual_ids(model.config):
-            raise UncertifiedModelError(
-                f"the configuration of {type(model).__name__} names no image or video token id, so "
-                "its visual tokens cannot be found; allowed are models that name one."
-            )
         return GENERIC
     raise UncertifiedModelError(
         f"nobody certified model type {kind!r}; the closest certified family is "

@@ -56,6 +56,12 @@ def check_static(prefix: str) -> None:
         )
 
 
+def is_static(cache: Any) -> bool:
+    """Whether blocks get a cache's whole buffers, free slots included."""
+    layers = getattr(cache, "layers", ())
+    return any(type(layer).__name__ == "StaticLayer" for layer in layers)
+
+
 def gather_cache(cache: Any, blocks: range, kept: Kept, length: int) -> None:
     """Keep the kept positions' keys and values of some blocks; memory is freed at once."""
     for number in blocks:

@@ -34,8 +34,14 @@ def load(directory: str | os.PathLike[str], **options: Any) -> Loaded:
         options: for the model's ``from_pretrained``: ``dtype=``, ``attn_implementation=``,
             ``device_map=`` and so on.
     """
+    if not isinstance(directory, (str, os.PathLike)):
+        raise UnreadableError(
+            f"directory={directory!r} is a {type(directory).__name__}; allowed is the path of a "
+            "local checkpoint, such as load('models/qwen')."
+        )
     path = _checked(Path(directory))
     options = {"local_files_only": True, **options}
+    from safetensors import SafetensorError
     from transformers import (
         MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
         AutoConfig,
@@ -45,7 +51,7 @@ def load(directory: str | os.PathLike[str], **options: Any) -> Loaded:
     trust = {"trust_remote_code": options.get("trust_remote_code", False)}
     try:
         config = AutoConfig.from_pretrained(path, local_files_only=True, **trust)
-    except ValueError as error:
+    except Exception as error:  # whatever a config's own checks and code may raise
         raise UnreadableError(f"{path / 'config.json'} cannot be used: {error}") from error
     custom = "AutoModelForImageTextToText" in (getattr(config, "auto_map", None) or {})
     if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not custom:
@@ -54,7 +60,13 @@ def load(directory: str | os.PathLike[str], **options: Any) -> Loaded:
             "are models that AutoModelForImageTextToText knows. Check the directory."
         )
     processor = _processor(path, **trust)
-    model: Any = AutoModelForImageTextToText.from_pretrained(path, **options)
+    try:
+        model: Any = AutoModelForImageTextToText.from_pretrained(path, **options)
+    except (OSError, SafetensorError) as error:
+        raise UnreadableError(
+            f"the weights of {path} cannot be loaded: {error} Check that the checkpoint was copied "
+            "whole."
+        ) from error
     return Loaded(model.eval(), processor)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicoset.errors import PlanError, RuntimeStateError, UnsupportedError
 from vicoset.methods.base import PREVIOUS, QUESTION, TOWER
 from vicoset.methods.covering import Covering
 from vicoset.models.families import Family
+from vicoset.models.layout import Layout
 from vicoset.models.towers import facts_of
 from vicoset.plan import Keep, Plan
 from vicoset.runtime import decoding
@@ -66,13 +68,40 @@ def check_needs(model: Any, plan: Plan, tokenizer: Any) -> None:
                     raise UnsupportedError(f"{method.name!r} cannot run here: {error}") from error
 
 
-def check_generate(args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str) -> None:
+def check_top(model: Any) -> None:
+    """Only a top-level model's own forward and generate pass the hooks."""
+    kind = type(model).__name__
+    if not isinstance(model, nn.Module):
+        raise UnsupportedError(
+            f"compress got a {kind}; allowed is a loaded model. Pass load(directory).model, or the "
+            "model of a pipeline."
+        )
+    wrapped = {
+        "_orig_mod": "a torch.compile of the model",
+        "get_base_model": "an adapter around the model",
+        "module": "a parallel wrapper of the model",
+    }
+    for name, what in wrapped.items():
+        if hasattr(model, name):
+            inner = f"model.{name}()" if name.startswith("get") else f"model.{name}"
+            raise UnsupportedError(
+                f"{kind} is {what}, which calls the model past its hooks; allowed is the model "
+                f"itself. Pass {inner}."
+            )
+    if not callable(getattr(model, "prepare_inputs_for_generation", None)):
+        raise UnsupportedError(
+            f"{kind} has no generate, so it is no top-level model; allowed are those that "
+            "AutoModelForImageTextToText loads. Pass the model that this one is a part of."
+        )
+
+
+def check_generate(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str) -> None:
     """Ways of generating that this runtime cannot follow."""
-    config = kwargs.get("generation_config")
+    configs = (kwargs.get("generation_config"), getattr(model, "generation_config", None))
 
     def option(name: str) -> Any:
-        given = kwargs.get(name)
-        return getattr(config, name, None) if given is None else given
+        found = (kwargs.get(name), *(getattr(config, name, None) for config in configs))
+        return next((value for value in found if value is not None), None)
 
     if option("prefill_chunk_size"):
         raise UnsupportedError(
@@ -172,6 +201,36 @@ def check_prompt(kwargs: dict[str, Any], ids: Tensor) -> None:
     if any(kwargs.get(name) is not None for name in ("cu_seq_lens_q", "cu_seq_lens_k")):
         raise UnsupportedError(
             "the prompt is packed (cu_seq_lens); allowed is one prompt a row. Unpack the batch."
+        )
+
+
+def check_one_prompt_a_row(positions: Tensor | None, layouts: Sequence[Layout | None]) -> None:
+    """Several prompts behind each other in one row start their positions anew.
+
+    Args:
+        positions: as the decoder got them, [.., B, L] or None.
+        layouts: of the rows.
+    """
+    for row, layout in enumerate(layouts):
+        if positions is None or layout is None:
+            continue
+        own = positions[..., min(row, positions.shape[-2] - 1), :].detach().cpu()
+        falls = (own[..., layout.text].diff(dim=-1) < 0).nonzero()
+        if len(falls):
+            place = int(layout.text[int(falls[0, -1]) + 1])
+            raise UnsupportedError(
+                f"the position ids of row {row} fall back at position {place}, so the row holds "
+                "several packed prompts; allowed is one prompt a row. Unpack the batch, padded on "
+                "the left."
+            )
+
+
+def check_labels(kwargs: dict[str, Any]) -> None:
+    """A loss over a sequence that is shorter than its labels."""
+    if kwargs.get("labels") is not None:
+        raise UnsupportedError(
+            "labels came with a prompt that is compressed, so logits and labels no longer align; "
+            "take the loss from the logits at the positions that stay, or leave the context."
         )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +26,7 @@ from vicoset.plan import Keep, Plan
 from vicoset.runtime import checks, decoding, record_lines
 from vicoset.runtime.caches import check_cache
 from vicoset.runtime.compact import Watch
+from vicoset.runtime.gate import Gate
 from vicoset.runtime.prompt import Prompt, PromptForward
 from vicoset.runtime.record import Record, Records, digest_of, one_or_all
 from vicoset.runtime.record_json import request_of
@@ -90,19 +90,19 @@ class Engine(PromptForward):
         self._prompt_handles: list[Any] = []
         self._watch: Any = None
         self._wrapped: list[tuple[Any, str]] = []
-        self._owner = 0
+        self._gate = Gate()
 
     # -- attaching -----------------------------------------------------------------------------
 
     def attach(self) -> None:
         """Install the hooks."""
-        if getattr(self.model, "_vicoset_engine", None) is not None:
+        # One step, so that of two threads only one gets the model.
+        if self.model.__dict__.setdefault("_vicoset_engine", self) is not self or self._handles:
             raise RuntimeStateError(
                 "this model is compressed already; one context per model is allowed. "
                 "Leave the other `with compress(...)` block, or call .detach() on it, first."
             )
-        self.model._vicoset_engine = self
-        self._owner = threading.get_ident()
+        self._gate.leave()
         try:
             self._hook()
         except BaseException:
@@ -163,20 +163,21 @@ class Engine(PromptForward):
     # -- the top model -------------------------------------------------------------------------
 
     def _generate(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self._check_thread()
-        checks.check_generate(args, kwargs, self.prefix)
-        if self.prefix == "replay":
-            kwargs["use_cache"] = False
-        ids = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None))
-        self._given = tuple(ids.shape) if isinstance(ids, Tensor) else (0, 0)
-        self._generating, self.session = True, None
-        self._forget()
+        checks.check_generate(self.model, args, kwargs, self.prefix)
+        self._gate.enter()
         try:
+            if self.prefix == "replay":
+                kwargs["use_cache"] = False
+            ids = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None))
+            self._given = tuple(ids.shape) if isinstance(ids, Tensor) else (0, 0)
+            self._generating, self.session = True, None
+            self._forget()
             return original(*args, **kwargs)
         finally:
             self._generating, self.session = False, None
             self._end_prompt()
             self._forget()
+            self._gate.leave()
 
     def _prepare(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         cache = kwargs.get("past_key_values")
@@ -189,7 +190,7 @@ class Engine(PromptForward):
         return original(*args, **kwargs)
 
     def _before_model(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        self._check_thread()
+        self._gate.enter()
         self._end_prompt()  # a KeyboardInterrupt may have left one behind
         self._mask = kwargs.get("attention_mask")
         ids = kwargs.get("input_ids", args[0] if args else None)
@@ -215,17 +216,22 @@ class Engine(PromptForward):
         checks.check_prompt(kwargs, ids)
         if not self._generating:
             self._forget()
-        self.prompt = Prompt(ids=ids, kwargs=kwargs)
         rows, length = self._given
+        longer = self._generating and 0 < length < ids.shape[1]
+        if longer and cache is None and self.session is None:
+            return  # a later step without cache, of a prompt that kept everything
+        self.prompt = Prompt(ids=ids, kwargs=kwargs)
         if self._generating and rows and len(ids) % rows == 0:
             self.prompt.copies = len(ids) // rows
         if self._generating and self.session is not None and cache is None:
             self.prompt.replayed = self.session
             self.prompt.grown = ids.shape[1] - self.session.length
-        elif self._generating and 0 < length < ids.shape[1]:
+        elif longer:
             self.prompt.ahead = ids.shape[1] - length
 
     def _after_model(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        if not self._gate.mine:
+            return  # refused at the gate; the prompt is another thread's
         prompt = self.prompt
         try:
             if output is None or prompt is None:  # nothing came out: an exception
@@ -238,6 +244,8 @@ class Engine(PromptForward):
             self._end_prompt()
             if prompt is not None and self._tower_watch is not None:
                 self._tower_watch.clear()
+            if not self._generating:
+                self._gate.leave()
 
     def _forget(self) -> None:
         """What the vision tower made belongs to one prompt."""
@@ -258,6 +266,12 @@ class Engine(PromptForward):
     def _before_decoder(
         self, module: nn.Module, args: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]] | None:
+        if not self._gate.mine:
+            raise RuntimeStateError(
+                f"the decoder of this {type(self.model).__name__} was called past the model's own "
+                "forward, so nothing would be compressed; call the model itself or its generate, "
+                "or leave the context."
+            )
         if self.prompt is None:
             return self._decode(args, kwargs)
         prompt = self.prompt
@@ -277,6 +291,7 @@ class Engine(PromptForward):
             checks.check_windows(self.windows, prompt.length)
             if self._keeps_everything(prompt):
                 return None  # no hook, no tap: the model's own path, bit for bit
+            checks.check_labels(prompt.kwargs)
         self._install(prompt)
         return None
 
@@ -303,12 +318,16 @@ class Engine(PromptForward):
         if self.record_to is not None:
             record_lines.append(self.record_to, [row.to_json() for row in rows])
 
-    def _check_thread(self) -> None:
-        if threading.get_ident() != self._owner:
-            raise RuntimeStateError(
-                "a compressed model was called from another thread than the one that attached it; "
-                "one thread at a time is allowed. Attach in the thread that calls the model."
-            )
+    def __deepcopy__(self, memory: dict[int, Any]) -> Any:
+        """Refuse: the copy's functions would still be this model's."""
+        raise RuntimeStateError(
+            "a compressed model cannot be copied: its hooks belong to this one. Leave the "
+            "`with compress(...)` block, or call .detach(), and copy the model then."
+        )
+
+    def __reduce__(self) -> Any:
+        """Refuse to pickle, for the same reason."""
+        return self.__deepcopy__({})
 
 
 def depth_of(model: Any) -> int:

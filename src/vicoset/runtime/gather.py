@@ -70,7 +70,7 @@ def gather_axis(tensor: Tensor, kept: Kept, axis: int, batch_axis: int) -> Tenso
     return tensor.gather(axis, kept.index.view(view).expand(sizes))
 
 
-def gather_mask(mask: Tensor, kept: Kept, length: int) -> Tensor:
+def gather_mask(mask: Tensor, kept: Kept, length: int, static: bool = False) -> Tensor:
     """A native 4-D mask on the kept rows and columns, with padding slots hidden.
 
     Keeps what the mask says at original distances: sliding windows, bidirectional image blocks,
@@ -80,14 +80,14 @@ def gather_mask(mask: Tensor, kept: Kept, length: int) -> Tensor:
         mask: [1 or B, 1 or H, L, >= L] boolean (True = visible) or additive.
         kept: the gather.
         length: L.
+        static: the cache hands over all its slots, also where the prompt had filled every one.
     """
     columns = gather_axis(gather_axis(mask[..., :length], kept, 2, 0), kept, 3, 0)
     columns = hide(columns, kept.valid)
-    tail = mask.shape[-1] - length
-    if tail <= 0:
+    if not static and mask.shape[-1] <= length:
         return columns
-    free = columns.new_full((*columns.shape[:3], tail + length - kept.length), hidden(columns))
-    return torch.cat([columns, free], -1)
+    slots = (*columns.shape[:3], mask.shape[-1] - kept.length)
+    return torch.cat([columns, columns.new_full(slots, hidden(columns))], -1)
 
 
 def hide(mask: Tensor, valid: Tensor | None) -> Tensor:

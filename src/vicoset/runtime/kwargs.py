@@ -17,8 +17,11 @@ PASSED_ON = {"past_key_values", "past_key_value", "logits_to_keep", "image_sizes
 class Rewriter:
     """Block arguments for one compaction, each tensor gathered once and remembered."""
 
-    def __init__(self, kept: Kept, length: int, config: Any, flash: bool) -> None:
+    def __init__(
+        self, kept: Kept, length: int, config: Any, flash: bool, static: bool = False
+    ) -> None:
         self.kept, self.length, self.config, self.flash = kept, length, config, flash
+        self.static = static
         # The source is kept beside the result: an id is only unique while its object lives.
         self.memory: dict[int, tuple[Any, Any]] = {}
 
@@ -73,7 +76,7 @@ class Rewriter:
                 "Load the model with attn_implementation='sdpa'."
             )
         if mask.ndim == 4:
-            return gather_mask(mask, self.kept, self.length)
+            return gather_mask(mask, self.kept, self.length, self.static)
         gathered = gather_axis(mask[:, : self.length], self.kept, 1, 0)
         if self.kept.valid is not None:
             gathered = gathered.masked_fill(~self.kept.valid, 0)

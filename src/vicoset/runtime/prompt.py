@@ -20,7 +20,7 @@ from vicoset.models.layout import Layout, PromptInputs
 from vicoset.models.question import end_ids
 from vicoset.plan import Keep, Plan, Stage
 from vicoset.runtime import checks, decoding
-from vicoset.runtime.caches import check_cache, gather_cache
+from vicoset.runtime.caches import check_cache, gather_cache, is_static
 from vicoset.runtime.compact import Compacted, Watch, compact, extend
 from vicoset.runtime.gather import Kept, gather_axis
 from vicoset.runtime.kwargs import Rewriter
@@ -124,6 +124,7 @@ class PromptForward:
             kwargs=prompt.kwargs,
         )
         prompt.layouts = self.family.layouts(inputs)
+        checks.check_one_prompt_a_row(kwargs.get("position_ids"), prompt.layouts)
         if prompt.ahead:  # what nobody has accepted yet reads no image
             end = prompt.length - prompt.ahead
             prompt.layouts = [
@@ -268,7 +269,9 @@ class PromptForward:
         local = extend(done.kept, before - grown, grown)
         prompt.kept = local if prompt.kept is None else local.after(prompt.kept)
         flash = "flash" in str(self.decoder.config._attn_implementation)
-        prompt.rewriter = Rewriter(prompt.kept, prompt.length, self.decoder.config, flash)
+        prompt.rewriter = Rewriter(
+            prompt.kept, prompt.length, self.decoder.config, flash, is_static(prompt.cache)
+        )
 
     def _dry_run(self, block: nn.Module, states: Tensor, kwargs: dict[str, Any]) -> Seen:
         """What the block's attention would be called with; it ends before the kernel."""

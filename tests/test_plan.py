@@ -179,6 +179,7 @@ def test_a_method_without_plain_numbers_has_no_digest():
         ("gmc-h1", one(1)),
         ("gmc-h2", one(2)),
         ("gmc-l16", one(16)),
+        ("fastv-h2", one(2, selector=registry.selector("fastv"), realiser=Drop())),
         ("gmc@7", one(7)),
         ("gmc@0", one(0)),
         (" gmc@27 ", one(27)),

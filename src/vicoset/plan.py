@@ -138,12 +138,14 @@ class Preset(NamedTuple):
     selector: str
     boundary: int
     rescaled: bool = False
+    realiser: str = DEFAULT_REALISER
 
 
 PRESETS = {
     "gmc-h1": Preset("gmc", 1),
     "gmc-h2": Preset("gmc", 2),
     "gmc-l16": Preset("gmc", 16, rescaled=True),
+    "fastv-h2": Preset("fastv", 2, realiser="drop"),
 }
 _AT = re.compile(r"([^@+]+)(?:\+([^@+]+))?@([0-9]+)")
 
@@ -162,8 +164,7 @@ def plan_named(text: str, depth: int) -> Plan:
         chosen, realiser = written[1], written[2] or DEFAULT_REALISER
         boundary = int(written[3])
     elif name in PRESETS:
-        chosen, boundary, rescaled = PRESETS[name]
-        realiser = DEFAULT_REALISER
+        chosen, boundary, rescaled, realiser = PRESETS[name]
         if rescaled and depth != PAPER_BLOCKS:
             original, boundary = boundary, round(boundary / PAPER_BLOCKS * depth)
             notes.append(

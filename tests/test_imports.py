@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": {*_BELOW_CLI, "tiny"},
     "demo": {*_BELOW_CLI, "tiny", "audit", "view", "evaluate", "bench"},
     "cli": {*_BELOW_CLI, "tiny", "audit", "view", "evaluate", "bench", "demo"},
+    "__main__": {"cli"},
     "__init__": {"errors", "plan", "api"},
 }
 

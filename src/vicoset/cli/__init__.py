@@ -1,0 +1,1 @@
+"""The command ``vicoset``: one entry, a module for each of its commands."""

@@ -79,7 +79,7 @@ def assign(
         top = cosine.topk(2, dim=1).values if kept > 1 else cosine
         gap = top[:, 0] - top[:, -1]
         margins.append(torch.where(gap.isfinite(), gap, 0.0))  # a lone candidate: no second best
-        best.append(cosine.argmax(1))
+        best.append(_first_best(cosine))
     delta = torch.cat(margins).index_fill(0, support, 0.0)
     discarded = tokens - kept
     mean = delta.sum() / max(discarded, 1)
@@ -133,7 +133,18 @@ def _spatial(
     near = cosine.new_zeros(())
     for axis in range(places.shape[1]):
         near = near + (places[:, axis, None] - targets[:, axis]).square()
-    return (cosine + bonus[:, None] * near.div(-temperature).exp()).argmax(1)
+    return _first_best(cosine + bonus[:, None] * near.div(-temperature).exp())
+
+
+def _first_best(score: Tensor) -> Tensor:
+    """The lowest index among the best of each row, [n].
+
+    A matrix product sums its columns in different orders, so equal carriers may differ by a few
+    units in the last place: what is that near counts as equal.
+    """
+    slack = 8 * torch.finfo(score.dtype).eps
+    near = score >= score.amax(1, keepdim=True) - slack
+    return near.to(torch.uint8).argmax(1)
 
 
 def population_mass(energy: Tensor, gate: Tensor, strength: float = 0.5) -> Tensor:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,22 @@ from vicoset.runtime.record import Record
 
 VERSION = "1"  # changes when the way of asking changes; part of a run's identity
 _SMALL = 64  # numbers of an evidence tensor that an entry keeps
+
+
+class Answer(NamedTuple):
+    """What a model said to one prompt.
+
+    Attributes:
+        text: without special tokens.
+        tokens: of the answer, its end included.
+        record: of the prompt.
+        seconds: of the request and its parts.
+    """
+
+    text: str
+    tokens: int
+    record: Record
+    seconds: dict[str, float]
 
 
 class Model:
@@ -62,16 +78,23 @@ class Model:
             block: items of one limit.
         """
         start = time.perf_counter()
-        chats = [chat_of(item) for item in block.items]
-        inputs = self.processor.apply_chat_template(
-            chats if len(chats) > 1 else chats[0],
+        inputs = self.encode([chat_of(item) for item in block.items])
+        return inputs, time.perf_counter() - start
+
+    def encode(self, chats: Sequence[list[dict[str, Any]]]) -> Any:
+        """Chats as the model takes them.
+
+        Args:
+            chats: with their images, in the form of the chat template.
+        """
+        return self.processor.apply_chat_template(
+            list(chats) if len(chats) > 1 else chats[0],
             add_generation_prompt=True,
             tokenize=True,
             return_dict=True,
             return_tensors="pt",
             padding=True,
         )
-        return inputs, time.perf_counter() - start
 
     def answers(self, task: Task, method: Method) -> Callable[[Block, Any], Sequence[Entry]]:
         """A function from a prepared block to its entries.
@@ -83,7 +106,7 @@ class Model:
 
         def answer(block: Block, prepared: Any) -> list[Entry]:
             inputs, preparing = prepared
-            rows = self._generate(method, inputs, block.items[0].limit)
+            rows = self.generate(method, inputs, block.items[0].limit)
             return [
                 self._entry(task, method, item, block.first + place, row, preparing / len(rows))
                 for place, (item, row) in enumerate(zip(block.items, rows, strict=True))
@@ -97,10 +120,14 @@ class Model:
         return compress(self.model, plan, keep, **self._options)
 
     @torch.inference_mode()
-    def _generate(
-        self, method: Method, inputs: Any, limit: int
-    ) -> list[tuple[str, int, Record, dict[str, float]]]:
-        """Text, new tokens, record and seconds of every row."""
+    def generate(self, method: Method, inputs: Any, limit: int) -> list[Answer]:
+        """An answer per row.
+
+        Args:
+            method: what is run.
+            inputs: as :meth:`encode` gives them.
+            limit: most new tokens.
+        """
         inputs = inputs.to(self.model.device, dtype=self.model.dtype)
         watch = _Watch(self.model.device)
         with self._context(method) as run:
@@ -116,7 +143,7 @@ class Model:
         )
         counts = [self._length(row) for row in new]
         return [
-            (text, count, record, seconds)
+            Answer(text, count, record, seconds)
             for text, count, record in zip(texts, counts, run.records, strict=True)
         ]
 
@@ -149,11 +176,11 @@ class Model:
         method: Method,
         item: Item,
         index: int,
-        row: tuple[str, int, Record, dict[str, float]],
+        row: Answer,
         preparing: float,
     ) -> Entry:
-        raw, count, record, seconds = row
-        normalised, stats, score = task.score(item, raw)
+        normalised, stats, score = task.score(item, row.text)
+        seconds = {"prepare": round(preparing, 6), **row.seconds}
         return Entry(
             task=task.name,
             sample_id=item.sample_id,
@@ -161,27 +188,40 @@ class Model:
             stratum=item.stratum,
             stats={name: float(value) for name, value in stats.items()},
             score=float(score),
-            raw=raw,
+            raw=row.text,
             normalised=normalised,
             groups=dict(item.groups),
             index=index,
-            requested=method.requested,
-            tokens=record.tokens,
-            images=record.images,
-            boundaries=tuple(stage.boundary for stage in record.stages),
-            kept_by_stage=tuple(stage.kept for stage in record.stages),
-            length=record.length,
-            compact_length=record.compact_length,
-            depth=record.depth,
-            work=record.work,
-            kv_bytes=record.kv_bytes,
-            full_kv_bytes=record.full_kv_bytes,
-            new_tokens=count,
-            seconds={"prepare": round(preparing, 6), **seconds},
-            support=_support(record) if self.support else None,
-            evidence=_evidence(record) if self.evidence else None,
-            notes=record.notes,
+            **self.cost(method, row, seconds),
         )
+
+    def cost(self, method: Method, row: Answer, seconds: Mapping[str, float]) -> dict[str, Any]:
+        """What an entry says beside the score, by the names of its fields.
+
+        Args:
+            method: what was run.
+            row: the answer.
+            seconds: to store.
+        """
+        record = row.record
+        return {
+            "requested": method.requested,
+            "tokens": record.tokens,
+            "images": record.images,
+            "boundaries": tuple(stage.boundary for stage in record.stages),
+            "kept_by_stage": tuple(stage.kept for stage in record.stages),
+            "length": record.length,
+            "compact_length": record.compact_length,
+            "depth": record.depth,
+            "work": record.work,
+            "kv_bytes": record.kv_bytes,
+            "full_kv_bytes": record.full_kv_bytes,
+            "new_tokens": row.tokens,
+            "seconds": dict(seconds),
+            "support": _support(record) if self.support else None,
+            "evidence": _evidence(record) if self.evidence else None,
+            "notes": record.notes,
+        }
 
 
 class _Watch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,12 +13,11 @@ from typing import Any
 
 from vicoset.errors import JournalError, RunError, SettingError, VicosetError
 from vicoset.evaluate.interrupt import Interrupted
+from vicoset.evaluate.loading import DTYPES, TINY, load_named
 from vicoset.evaluate.shards import Shard
 
-TINY = "tiny"
 PROGRAM = "python -m vicoset.evaluate"
 FAILED, REFUSED = 3, 2
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,9 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from vicoset.evaluate.method import budget_of
     from vicoset.evaluate.runner import evaluate
 
-    model, processor = _model(options)
+    model, processor = load_named(
+        options.model, dtype=options.dtype, device=options.device, attention=options.attention
+    )
     data, choices = _by_task(options.data, "--data"), _by_task(options.choice, "--choice")
     failed = 0
     for name in _listed(options.tasks):
@@ -57,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
             processor,
             _task(name),
             [text for text in _listed(options.methods) if text != "full"],
-            [_keep(text) for text in _listed(options.keeps)],
+            [budget_of(text) for text in _listed(options.keeps)],
             out=options.out,
             data=data.get(name),
             choices=dict(_choice(text) for text in choices.get(name, "").split(",") if text),
@@ -88,31 +89,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _task(name: str) -> Any:
     return importlib.import_module("vicoset.evaluate.tasks").task(name)
-
-
-def _model(options: argparse.Namespace) -> Any:
-    """The model and its processor, on the device and in the dtype that were asked for."""
-    import torch
-
-    device = options.device
-    if device == "auto":
-        local = os.environ.get("LOCAL_RANK", "0")
-        device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
-    if options.dtype not in DTYPES:
-        raise SettingError(
-            f"--dtype {options.dtype!r}; allowed are {', '.join(DTYPES)}. Leave it out for the "
-            "checkpoint's own."
-        )
-    dtype = options.dtype if options.dtype == "auto" else getattr(torch, options.dtype)
-    if options.model == TINY:
-        model, processor = importlib.import_module("vicoset.tiny").load_tiny()
-        model = model if dtype == "auto" else model.to(dtype)
-        return model.to(device), processor
-    from vicoset.api import load
-
-    more = {} if options.attention is None else {"attn_implementation": options.attention}
-    model, processor = load(options.model, dtype=dtype, **more)
-    return model.to(device), processor
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -181,18 +157,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _keep(text: str) -> int | float:
-    """A count, or a fraction written 0.1 or 10%."""
-    try:
-        if text.endswith("%"):
-            return float(text[:-1]) / 100
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        raise SettingError(
-            f"budget {text!r}; allowed are counts, such as 128, and fractions, such as 0.1 or 10%."
-        ) from None
 
 
 def _by_task(given: Sequence[str], option: str) -> dict[str, str]:

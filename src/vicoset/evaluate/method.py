@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from vicoset.errors import PlanError
+from vicoset.errors import PlanError, SettingError
 from vicoset.evaluate.entry import FULL
 from vicoset.plan import Keep, Plan, plan_named
 
@@ -89,6 +89,22 @@ def methods_of(
             )
         made += [Method(plan, keep, seed) for keep in budgets for seed, plan in drawn]
     return list(dict.fromkeys(made))
+
+
+def budget_of(text: str) -> int | float:
+    """A count, or a fraction written 0.1 or 10%.
+
+    Args:
+        text: of a command.
+    """
+    try:
+        if text.endswith("%"):
+            return float(text[:-1]) / 100
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise SettingError(
+            f"budget {text!r}; allowed are counts, such as 128, and fractions, such as 0.1 or 10%."
+        ) from None
 
 
 def _draws(plan: Plan) -> bool:

@@ -1,0 +1,45 @@
+"""The model that a command names."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from vicoset.errors import SettingError
+
+TINY = "tiny"
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def load_named(
+    name: str, *, dtype: str = "auto", device: str = "auto", attention: str | None = None
+) -> tuple[Any, Any]:
+    """A model and its processor, on the device and in the dtype that were asked for.
+
+    Args:
+        name: directory of a checkpoint, or "tiny" for the bundled model.
+        dtype: "auto" for the checkpoint's own.
+        device: "auto" for torchrun's accelerator, or the first, or the CPU.
+        attention: kernel, such as sdpa or eager.
+    """
+    import torch
+
+    if dtype not in DTYPES:
+        raise SettingError(
+            f"dtype {dtype!r}; allowed are {', '.join(DTYPES)}. Leave it out for the checkpoint's "
+            "own."
+        )
+    if device == "auto":
+        local = os.environ.get("LOCAL_RANK", "0")
+        device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
+    kind = dtype if dtype == "auto" else getattr(torch, dtype)
+    if name == TINY:
+        model, processor = importlib.import_module("vicoset.tiny").load_tiny()
+        model = model if kind == "auto" else model.to(kind)
+        return model.to(device), processor
+    from vicoset.api import load
+
+    more = {} if attention is None else {"attn_implementation": attention}
+    model, processor = load(name, dtype=kind, **more)
+    return model.to(device), processor

@@ -147,36 +147,53 @@ PRESETS = {
     "gmc-l16": Preset("gmc", 16, rescaled=True),
     "fastv-h2": Preset("fastv", 2, realiser="drop"),
 }
-_AT = re.compile(r"([^@+]+)(?:\+([^@+]+))?@([0-9]+)")
+_WRITTEN = re.compile(r"([^@+\[\]]+)(\[[^@+\[\]]+\])?(?:\+([^@+]+))?(?:@([0-9]+))?")
 
 
 def plan_named(text: str, depth: int) -> Plan:
     """The plan of a name: a preset, ``selector@p`` (which transports) or ``selector+realiser@p``.
 
+    Numbers of a method stand in brackets behind it, and a preset may have another realiser.
+
     Args:
-        text: such as ``gmc-h2``, ``gmc@7``, ``random+drop@2``.
+        text: such as ``gmc-h2``, ``gmc@7``, ``random+drop@2``, ``gmc[-history,-spatial]@2``,
+            ``gmc-l16[probe_rank=8]+uniform``.
         depth: L, blocks of the decoder.
     """
     name = text.strip()
     notes: list[str] = []
-    written = _AT.fullmatch(name)
-    if written:
-        chosen, realiser = written[1], written[2] or DEFAULT_REALISER
-        boundary = int(written[3])
-    elif name in PRESETS:
-        chosen, boundary, rescaled, realiser = PRESETS[name]
+    written = _WRITTEN.fullmatch(name)
+    if written is None:
+        raise _unreadable(name)
+    chosen, realiser = written[1], written[3] or DEFAULT_REALISER
+    if written[4]:
+        boundary = int(written[4])
+    elif chosen in PRESETS:
+        chosen, boundary, rescaled, usual = PRESETS[chosen]
+        realiser = written[3] or usual
         if rescaled and depth != PAPER_BLOCKS:
             original, boundary = boundary, round(boundary / PAPER_BLOCKS * depth)
             notes.append(
-                f"{name} is p = {original} of {PAPER_BLOCKS} blocks; "
+                f"{written[1]} is p = {original} of {PAPER_BLOCKS} blocks; "
                 f"this model has {depth}, so p = {boundary}"
             )
     else:
         raise _unreadable(name)
-    stage = Stage(boundary, registry.selector(chosen), registry.realiser(realiser))
+    selector = registry.selector(chosen + (written[2] or ""))
+    stage = Stage(boundary, selector, registry.realiser(realiser))
     plan = Plan(name, (stage,), tuple(notes))
     plan.check_depth(depth)
     return plan
+
+
+def names_in(text: str) -> list[str]:
+    """The names of a list with commas, such as ``gmc-h2,gmc[-history,-spatial]@2``.
+
+    Args:
+        text: commas inside brackets belong to the name.
+    """
+    parts = re.split(r",(?![^\[\]]*\])", text)
+    return [part.strip() for part in parts if part.strip()]
 
 
 def digest_of_content(content: Mapping[str, Any]) -> str:
@@ -237,10 +254,11 @@ def keep_for_work(target: int, boundary: int, tokens: int, depth: int) -> int:
 def _unreadable(name: str) -> Exception:
     """The error for a text that is neither a preset nor of the form ``selector@p``."""
     known = registry.names()
-    if "@" in name or name in known.selectors:
+    if "@" in name or re.split(r"[\[+]", name)[0] in known.selectors:
         return PlanError(
-            f"plan {name!r} names no boundary; allowed are {', '.join(PRESETS)}, <selector>@p and "
-            "<selector>+<realiser>@p with a whole number p. Write gmc@2 to compress before block 2."
+            f"plan {name!r} names no boundary, or has brackets that hold nothing; allowed are "
+            f"{', '.join(PRESETS)}, <selector>@p and <selector>+<realiser>@p with a whole number "
+            "p, numbers as in gmc[-history,probe_rank=8]@p. Write gmc@2 to compress before block 2."
         )
     forms = [f"{selector}@p" for selector in known.selectors]
     forms += [f"{s}+{r}@p" for s in known.selectors for r in known.realisers]

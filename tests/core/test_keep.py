@@ -47,3 +47,41 @@ def test_no_number_is_known_before_the_request():
 def test_budgets_that_name_nothing_are_refused(given, words):
     with pytest.raises(BudgetError, match=words):
         Keep(**given)
+
+
+@pytest.mark.parametrize(
+    ("text", "keep"),
+    [
+        ("128", Keep(tokens=128)),
+        ("10%", Keep(fraction=0.1)),
+        (" 0.25 ", Keep(fraction=0.25)),
+        ("coverage=0.95", Keep(coverage=0.95)),
+        ("coverage=95%:min=16:max=256", Keep(coverage=0.95, min=16, max=256)),
+        ("coverage=0.9, max=50%", Keep(coverage=0.9, max=0.5)),
+        ("min=4:coverage=0.9", Keep(coverage=0.9, min=4)),
+    ],
+)
+def test_a_budget_is_read_as_it_is_written(text, keep):
+    assert Keep.read(text) == keep
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        ("", "budget ''"),
+        ("many", "budget 'many'"),
+        ("128:4", "budget '128:4'"),
+        ("coverage=", "budget 'coverage='"),
+        ("coverage=0.9:1", "coverage=0.95:min=16:max=256"),
+        ("coverage=0.9:least=1", "budget"),
+        ("tokens=4", "budget"),
+        ("coverage=0.9:min=9:max=4", "min <= max"),
+        ("coverage=2.5", "(0, 1]"),
+        ("0", "tokens=0"),
+        ("1.5", "keep=1.5"),
+    ],
+)
+def test_what_is_no_budget_is_refused(text, fragment):
+    with pytest.raises(BudgetError) as caught:
+        Keep.read(text)
+    assert fragment in str(caught.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vicoset.plan import Keep
@@ -17,29 +17,9 @@ def keep_of(text: str) -> Keep:
     Args:
         text: as ``KEEP_FORMS`` says.
     """
-    from vicoset.errors import BudgetError
     from vicoset.plan import Keep
 
-    parts = [part.partition("=")[::2] for part in text.split(",")] if "=" in text else []
-    try:
-        if parts:
-            given: dict[str, Any] = {name.strip(): _number(value.strip()) for name, value in parts}
-            return Keep(**given)
-        return Keep.parse(_number(text))
-    except BudgetError:
-        raise
-    except (TypeError, ValueError):
-        raise BudgetError(f"--keep {text!r}; allowed are {KEEP_FORMS}.") from None
-
-
-def _number(text: str) -> int | float:
-    """An int is a count, a float or a percentage a share."""
-    if text.endswith("%"):
-        return float(text[:-1]) / 100
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+    return Keep.read(text)
 
 
 def whole(text: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 from vicoset.core.budget import realised_keep
 from vicoset.errors import BudgetError
@@ -83,6 +85,29 @@ class Keep:
         realised_keep(value, 1)
         return cls(fraction=value)
 
+    @classmethod
+    def read(cls, text: str) -> Keep:
+        """A budget as written on a command line.
+
+        Args:
+            text: ``128``, ``0.1``, ``10%``, ``coverage=0.95`` or ``coverage=0.95:min=16:max=25%``;
+                commas do as well as colons, where the text is not part of a list.
+        """
+        try:
+            if "=" not in text:
+                value: Any = _number(text.strip())
+            else:
+                pairs = [part.partition("=")[::2] for part in re.split("[:,]", text)]
+                value = {name.strip(): _number(part.strip()) for name, part in pairs}
+                if "coverage" not in value or not value.keys() <= {"coverage", "min", "max"}:
+                    raise ValueError(text)
+        except ValueError:
+            raise BudgetError(
+                f"budget {text!r}; allowed are a count (128), a share (0.1 or 10%) and a coverage "
+                "(coverage=0.95, or coverage=0.95:min=16:max=256). Write 128."
+            ) from None
+        return cls(**value) if isinstance(value, dict) else cls.parse(value)
+
     def of(self, tokens: int, images: int = 1) -> int:
         """Realised K = min(N, max(K_requested, I)).
 
@@ -151,3 +176,10 @@ class Keep:
     def __repr__(self) -> str:
         """``Keep(tokens=128)`` or ``Keep(fraction=0.1)``."""
         return f"Keep({', '.join(f'{n}={v!r}' for n, v in self.to_json().items())})"
+
+
+def _number(text: str) -> int | float:
+    """``128``, ``0.1`` or ``10%``."""
+    if text.endswith("%"):
+        return float(text[:-1]) / 100
+    return float(text) if "." in text else int(text)

@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     from vicoset.evaluate.method import budget_of
     from vicoset.evaluate.runner import evaluate
+    from vicoset.plan import names_in
 
     model, processor = load_named(
         options.model, dtype=options.dtype, device=options.device, attention=options.attention
@@ -57,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
             model,
             processor,
             _task(name),
-            [text for text in _listed(options.methods) if text != "full"],
+            [text for text in names_in(options.methods) if text != "full"],
             [budget_of(text) for text in _listed(options.keeps)],
             out=options.out,
             data=data.get(name),
@@ -125,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tasks", required=True, help="names, separated by commas")
     add("--out", required=True, type=Path, help="directory of all runs")
     add("--methods", default="gmc-h2", help="plans, separated by commas: gmc-h2,random+drop@2")
-    add("--keeps", default="128", help="budgets: counts, or fractions with a point or %%")
+    add("--keeps", default="128", help="budgets: 128, 0.1, 10%%, coverage=0.95:min=16:max=256")
     add("--seeds", default="0", help="for the plans that draw")
     add("--no-full", action="store_true", help="leave the uncompressed model out")
     add("--data", action="append", default=[], metavar="TASK=PATH", help="of a task, on the disk")

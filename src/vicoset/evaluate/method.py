@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from vicoset.errors import PlanError, SettingError
+from vicoset.errors import PlanError
 from vicoset.evaluate.entry import FULL
 from vicoset.plan import Keep, Plan, plan_named
 
@@ -91,20 +91,13 @@ def methods_of(
     return list(dict.fromkeys(made))
 
 
-def budget_of(text: str) -> int | float:
-    """A count, or a fraction written 0.1 or 10%.
+def budget_of(text: str) -> Keep:
+    """A count (128), a fraction (0.1 or 10%) or a coverage (coverage=0.95:min=16:max=256).
 
     Args:
         text: of a command.
     """
-    try:
-        if text.endswith("%"):
-            return float(text[:-1]) / 100
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        raise SettingError(
-            f"budget {text!r}; allowed are counts, such as 128, and fractions, such as 0.1 or 10%."
-        ) from None
+    return Keep.read(text)
 
 
 def _draws(plan: Plan) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +14,9 @@ from vicoset.core.clients import Clients
 from vicoset.core.coreset import Grounding, Population, Reading, clients_of, ground
 from vicoset.core.coverage import bank_report, ratio
 from vicoset.core.reach import smallest_support
+from vicoset.core.settings import Settings
 from vicoset.core.support import Support, select_support
+from vicoset.errors import MethodError, SettingError
 from vicoset.methods.base import (
     VIEWS,
     Scene,
@@ -28,15 +30,53 @@ from vicoset.methods.base import (
 from vicoset.methods.covering import Target
 from vicoset.methods.registry import register_selector
 
+SWITCHES = ("message", "history", "appearance", "spatial")
+
 
 @register_selector
 @dataclass(frozen=True)
 class GMC:
-    """Grounded message coreset selection; its numbers are the scene's settings."""
+    """Grounded message coreset selection; its numbers are the scene's settings.
 
+    The switches are interventions. One that is off takes its clients out of the objective and
+    changes nothing else: head weights, the energy that masses follow and the other banks stay. Of
+    the grounded views that are left, the others take the whole grounded mass, as they do where a
+    boundary has no history.
+
+    Attributes:
+        message: clients of the current view.
+        history: clients of the historical views.
+        appearance: clients of the image's own variety.
+        spatial: clients of its geometry.
+        probe_rank: r, in place of the settings' number.
+        probe_seed: of the probe, in place of the settings' number.
+    """
+
+    message: bool = True
+    history: bool = True
+    appearance: bool = True
+    spatial: bool = True
+    probe_rank: int | None = None
+    probe_seed: int | None = None
     name: ClassVar[str] = "gmc"
     query_aware: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({VIEWS})
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no probe has, and an objective without clients."""
+        self._numbers(Settings())
+        for name in SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise SettingError(f"{name}={getattr(self, name)!r}; allowed are True and False.")
+        if not any(getattr(self, name) for name in SWITCHES):
+            raise SettingError(
+                f"all of {', '.join(SWITCHES)} are off, so there is nothing to cover; leave one on."
+            )
+
+    def _numbers(self, settings: Settings) -> Settings:
+        """The settings with this selector's own numbers in their place."""
+        own: dict[str, Any] = {"probe_rank": self.probe_rank, "probe_seed": self.probe_seed}
+        return replace(settings, **{k: v for k, v in own.items() if v is not None})
 
     def select(self, scene: Scene, keep: int) -> Selection:
         """Cover the grounded, appearance and spatial clients with ``keep`` tokens."""
@@ -59,13 +99,29 @@ class GMC:
 
     def _clients(self, scene: Scene) -> tuple[Grounding, Clients]:
         check_views(scene, self.name)
+        scene = replace(scene, settings=self._numbers(scene.settings))
         readings = [reading_of(scene, view) for view in scene.views]
         check_finite({"states": scene.states, "coordinates": scene.coordinates})
         for view, reading in zip(scene.views, readings, strict=True):
             check_finite({f"{n} of block {view.block}": t for n, t in reading._asdict().items()})
         people = Population(scene.states, scene.coordinates, scene.image_ids, scene.images)
         grounding = ground(readings, scene.settings)
-        return grounding, clients_of(people, grounding, scene.settings)
+        return grounding, self._covered(people, grounding, scene.settings)
+
+    def _covered(self, people: Population, grounding: Grounding, settings: Settings) -> Clients:
+        """The clients that are switched on."""
+        views = grounding.views if self.history else grounding.views[:1]
+        changes: dict[str, Any] = {}
+        if not self.message:
+            views = views if len(views) > 1 else ()
+            changes["current_mass"] = 0.0  # of several views: history takes it
+        changes |= {f"{n}_mass": 0.0 for n in ("appearance", "spatial") if not getattr(self, n)}
+        if not views and not (self.appearance or self.spatial):
+            raise MethodError(
+                "selector 'gmc' covers history alone here, and a boundary at block 0 has none; "
+                "allowed are other switches there. Choose a later boundary."
+            )
+        return clients_of(people, grounding._replace(views=views), replace(settings, **changes))
 
 
 def _solver(scene: Scene) -> tuple[Tensor, int, int, int, float]:

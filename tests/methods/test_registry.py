@@ -97,7 +97,7 @@ def test_an_incomplete_realiser_is_refused(tables):
 
 
 def test_an_unknown_name_suggests_the_nearest():
-    with refused(UnknownNameError, "'gcm' is no selector", "gmc, random", "Did you mean 'gmc'?"):
+    with refused(UnknownNameError, "'gcm' is no selector", "gmc, ", "Did you mean 'gmc'?"):
         registry.selector("gcm")
     with refused(UnknownNameError, "'Drop' is no realiser", "Did you mean 'drop'?"):
         registry.realiser("Drop")

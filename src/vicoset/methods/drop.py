@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from vicoset.core import checks
-from vicoset.methods.base import Realisation, Scene, Selection
+from vicoset.methods.base import About, Realisation, Scene, Selection
 from vicoset.methods.registry import register_realiser
 
 
@@ -19,6 +19,12 @@ class Drop:
 
     name: ClassVar[str] = "drop"
     needs: ClassVar[frozenset[str]] = frozenset()
+    about: ClassVar[About] = About(
+        title="Drop",
+        source="control: hard deletion, the recovery map of every method that only ranks",
+        acts="where the plan compresses",
+        reads="nothing",
+    )
 
     def realise(self, scene: Scene, selection: Selection) -> Realisation:
         """Kept tokens carry themselves; deleted ones have no carrier and no mass."""

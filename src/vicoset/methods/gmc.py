@@ -19,6 +19,7 @@ from vicoset.core.support import Support, select_support
 from vicoset.errors import MethodError, SettingError
 from vicoset.methods.base import (
     VIEWS,
+    About,
     Scene,
     Selection,
     View,
@@ -61,6 +62,20 @@ class GMC:
     name: ClassVar[str] = "gmc"
     query_aware: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({VIEWS})
+    about: ClassVar[About] = About(
+        title="GMC",
+        source="Grounded Message Coreset Pruning, the paper of this package",
+        acts="before block 1, 2 or 16",
+        reads="native attention and projected values of the current block and two before it, "
+        "states, coordinates",
+        merges=True,
+        notes=(
+            "support by facility location over grounded, appearance and spatial clients; carriers "
+            "by realiser transport",
+            "docs/core.md lists the decisions that the paper leaves open",
+            "images: the clients of all together, a carrier for each first",
+        ),
+    )
 
     def __post_init__(self) -> None:
         """Refuse numbers that no probe has, and an objective without clients."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from vicoset.errors import SettingError
-from vicoset.methods.base import Scene, Selection, check_keep
+from vicoset.methods.base import About, Scene, Selection, check_keep
 from vicoset.methods.registry import register_selector
 
 
@@ -29,6 +29,16 @@ class Random:
     name: ClassVar[str] = "random"
     query_aware: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset()
+    about: ClassVar[About] = About(
+        title="Random",
+        source="control",
+        acts="where the plan compresses",
+        reads="nothing",
+        notes=(
+            "uniform without replacement by a CPU generator; tables give the mean over seeds",
+            "images: one token of each, the rest uniform over all",
+        ),
+    )
 
     def __post_init__(self) -> None:
         """Refuse what is no seed."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vicoset.core import coreset, realise
-from vicoset.methods.base import Realisation, Scene, Selection, check_finite
+from vicoset.methods.base import About, Realisation, Scene, Selection, check_finite
 from vicoset.methods.registry import register_realiser
 
 
@@ -21,6 +21,14 @@ class Transport:
 
     name: ClassVar[str] = "transport"
     needs: ClassVar[frozenset[str]] = frozenset()
+    about: ClassVar[About] = About(
+        title="Grounded transport",
+        source="Grounded Message Coreset Pruning, the paper of this package",
+        acts="where the plan compresses",
+        reads="states, coordinates, and the selector's grounding where it has one",
+        merges=True,
+        notes=("without a grounding every token weighs 1",),
+    )
 
     def realise(self, scene: Scene, selection: Selection) -> Realisation:
         """Assign every token to a carrier of its image and average."""

@@ -1,4 +1,7 @@
-"""Benchmarks: the public data's own layout in, items, scores and native aggregates out."""
+"""Benchmarks: the public data's own layout in, items, scores and native aggregates out.
+
+``tinybench`` and its parts draw their own data.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from vicoset.evaluate.tasks.base import Benchmark
 from vicoset.evaluate.tasks.captions import CHAIR
 from vicoset.evaluate.tasks.choice import MMBench
 from vicoset.evaluate.tasks.reading import GQA, ChartQA, DocVQA, TextVQA
+from vicoset.evaluate.tasks.tinybench import PARTS, TinyBench
 from vicoset.evaluate.tasks.yesno import AMBER, MME, POPE, HallusionBench
 
 __all__ = ["names", "task"]
@@ -17,7 +21,8 @@ _KINDS: tuple[type[Benchmark], ...] = (
     *(TextVQA, ChartQA, DocVQA, GQA, MMBench),
     *(MME, POPE, AMBER, HallusionBench, CHAIR),
 )
-_TASKS: dict[str, Benchmark] = {kind.name: kind() for kind in _KINDS}
+_ALL: tuple[Benchmark, ...] = (*(kind() for kind in _KINDS), TinyBench(), *PARTS)
+_TASKS: dict[str, Benchmark] = {one.name: one for one in _ALL}
 
 
 def names() -> list[str]:

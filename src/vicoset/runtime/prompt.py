@@ -172,7 +172,7 @@ class PromptForward:
             return
         for number in sorted(self._history_blocks()):
             sink = functools.partial(prompt.history.__setitem__, number)
-            self._prompt_handles.append(Tap(_attention(self.layers[number]), sink))
+            self._prompt_handles.append(Tap(attention_of_block(self.layers[number]), sink))
 
     def _history_blocks(self) -> set[int]:
         return {number for p in self.boundaries for number in history_blocks(self.plan, p)}
@@ -245,9 +245,9 @@ class PromptForward:
         if needs_of(stage) & {VIEWS, CURRENT}:
             now = prompt.rewriter(kwargs, states) if prompt.rewriter else kwargs
             seen = self._dry_run(block, states, now)
-            current = Block(stage.boundary, _attention(block), seen)
+            current = Block(stage.boundary, attention_of_block(block), seen)
         before = history_blocks(self.plan, stage.boundary)
-        history = [Block(n, _attention(self.layers[n]), prompt.history[n]) for n in before]
+        history = [Block(n, attention_of_block(self.layers[n]), prompt.history[n]) for n in before]
         reads = Reads(current, tuple(history))
         origin, attended = prompt.origin, prompt.current
         assert origin is not None and attended is not None
@@ -278,7 +278,7 @@ class PromptForward:
         caught: list[Seen] = []
         plain = {k: v for k, v in kwargs.items() if k not in ("past_key_values", "past_key_value")}
         plain["use_cache"] = False
-        tap = Tap(_attention(block), caught.append, abort=True)
+        tap = Tap(attention_of_block(block), caught.append, abort=True)
         self._dry = True
         try:
             with torch.no_grad():
@@ -324,7 +324,7 @@ class PromptForward:
             self.session = session
 
 
-def _attention(block: nn.Module) -> nn.Module:
+def attention_of_block(block: nn.Module) -> nn.Module:
     """The attention module of a decoder block."""
     for name in ("self_attn", "attention", "attn"):
         module = getattr(block, name, None)

@@ -56,30 +56,40 @@ class _State:
     real: Any
     tapped: Any
     kernel: Callable[..., Any]
+    shared: bool
 
 
 class Tap:
     """A sink on one attention module, from construction to :meth:`close`.
 
-    A dry run (``abort``) may interrupt a tap that waits for the real run of the same module.
+    A dry run (``abort``) may interrupt a tap that waits for the real run of the same module. A
+    ``shared`` tap lets others be put on top of it, and sees what they see; the last one put on is
+    the first one to close.
     """
 
     def __init__(
-        self, attention: nn.Module, sink: Callable[[Seen], None], *, abort: bool = False
+        self,
+        attention: nn.Module,
+        sink: Callable[[Seen], None],
+        *,
+        abort: bool = False,
+        shared: bool = False,
     ) -> None:
         _register()
         self._waiting: _State | None = attention.__dict__.get("_vicoset_tap")
-        if self._waiting is not None and not abort:
+        if self._waiting is not None and not abort and not self._waiting.shared:
             raise RuntimeStateError(
                 f"{type(attention).__name__} is tapped already; one context per model is allowed. "
                 "Leave the other `with compress(...)` block first."
             )
         self.attention = attention
         real: Any = attention.config if self._waiting is None else self._waiting.real
+        if self._waiting is not None and not abort:
+            sink = _both(sink, self._waiting.sink)
         tapped = copy.copy(real)
         tapped._attn_implementation_internal = NAME
         attention._vicoset_tap = _State(  # type: ignore[assignment]
-            sink, abort, real, tapped, _kernel(attention, real)
+            sink, abort, real, tapped, _kernel(attention, real), shared
         )
         attention.config = tapped
 
@@ -91,6 +101,14 @@ class Tap:
             self.attention.config = self._waiting.tapped
         elif state is not None:
             self.attention.config = state.real
+
+
+def _both(first: Callable[[Seen], None], second: Callable[[Seen], None]) -> Callable[[Seen], None]:
+    def sink(seen: Seen) -> None:
+        first(seen)
+        second(seen)
+
+    return sink
 
 
 def _kernel(attention: nn.Module, config: Any) -> Callable[..., Any]:

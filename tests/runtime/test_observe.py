@@ -74,9 +74,8 @@ def test_observing_changes_nothing_and_keeps_the_prompt(family, attn):
     with Observer(model, range(5)) as observer:
         assert same(generate(model, inputs), plain)
     assert {seen.queries.shape[2] for seen in observer.seen.values()} == {length}
-    with Observer(model, range(5)) as observer:
-        with compressed(model, "gmc@2", 5):
-            assert same(generate(model, inputs), small)
+    with Observer(model, range(5)) as observer, compressed(model, "gmc@2", 5):
+        assert same(generate(model, inputs), small)
     sizes = [observer.seen[block].queries.shape[2] for block in range(5)]
     assert sizes[:2] == [length] * 2 and max(sizes[2:]) < length
     assert not [m for m in model.modules() if "_vicoset_tap" in m.__dict__]

@@ -8,9 +8,6 @@ values too close to tell is decided here, exactly as the dense path decides it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
 import torch
 from torch import Tensor
 
@@ -132,43 +129,27 @@ class _Plain:
 
 
 class _Compiled(_Plain):
-    """The same by compiled loops; the two passes over everything use all of torch's threads."""
+    """The same by compiled loops.
+
+    They run on one thread: a round takes a fraction of a millisecond, and handing half of it to
+    another thread was slower at every size that was measured.
+    """
 
     def __init__(self, offers: Tensor, loops: Kernels) -> None:
         self.offers, self.loops = offers, loops
         self.cover = offers.new_zeros(offers.shape[1])
         self.gains = offers.new_empty(len(offers))
         self.rounds = 0
-        best = self.cover.repeat(torch.get_num_threads(), 1)
-        self._spread(loops.start, lambda n, part: (self.offers[part], self.gains[part], best[n]))
-        self.best = best.amax(0)
+        self.best = torch.empty_like(self.cover)
+        loops.start(offers.numpy(), self.gains.numpy(), self.best.numpy())
 
     def refresh(self, need: int) -> None:
+        arrays = self.offers.numpy(), self.best.numpy(), self.cover.numpy(), self.gains.numpy()
         if self.rounds == 1:  # bounds from an empty cover rule nothing out
-            self._spread(
-                self.loops.gains,
-                lambda n, part: (self.offers[part], self.best, self.cover, self.gains[part]),
-            )
+            self.loops.gains(*arrays)
             return
         order = self.gains.argsort(descending=True)
-        views = (self.offers.numpy(), self.best.numpy(), self.cover.numpy(), self.gains.numpy())
-        self.loops.refresh(*views, order.numpy(), need)
-
-    def _spread(
-        self, loop: Callable[..., None], arguments: Callable[[int, slice], tuple[Tensor, ...]]
-    ) -> None:
-        """Run a loop over all tokens, a range of them on each thread."""
-        threads = torch.get_num_threads()
-        ends = [len(self.offers) * n // threads for n in range(threads + 1)]
-        calls = [
-            [tensor.numpy() for tensor in arguments(n, slice(ends[n], ends[n + 1]))]
-            for n in range(threads)
-        ]
-        if threads == 1:
-            loop(*calls[0])
-            return
-        with ThreadPoolExecutor(threads) as workers:
-            list(workers.map(lambda call: loop(*call), calls))
+        self.loops.refresh(*arrays, order.numpy(), need)
 
     def enter(self, picks: Tensor, keep: int) -> float:
         possible = float(self.gains.topk(keep).values.clamp_min(0.0).sum())

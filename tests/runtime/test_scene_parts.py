@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from tests import checkpoints
 from tests.core.helpers import refused
 from tests.runtime.helpers import ROWS, compressed, decoder_of, generate, logits, model_of, prompt
 from tests.zoo_parts import IMAGE
@@ -87,6 +88,22 @@ def test_embeddings_and_text_are_what_enters_the_decoder(family):
             # These models have no end-of-turn token and no processor: all behind the image.
             assert torch.equal(text.question_mask, text.positions > scene.visual.max())
             assert text.question is None
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "llava"])
+def test_text_at_the_boundary_and_words_of_ones_own(family):
+    model, reader = model_of(family), checkpoints.tokenizer()
+    inputs = prompt(model, family, ROWS)
+    with torch.no_grad():
+        inside = model(**inputs, output_hidden_states=True).hidden_states[2]
+    for row, scene in enumerate(spied(model, inputs, processor=reader)):
+        torch.testing.assert_close(scene.text.states, inside[row][scene.text.positions])
+        table = model.get_input_embeddings().weight
+        found = scene.text.embed(["ab", "c"])  # bytes, each word on its own, no special tokens
+        ids = [reader.convert_tokens_to_ids(letter) for letter in "abc"]
+        assert torch.equal(found, table[ids])
+        assert scene.text.embed([]).shape == (0, table.shape[1])
+    assert all(scene.text.embed is None for scene in spied(model, inputs))
 
 
 def window_order(height, width, side):
@@ -284,7 +301,7 @@ def test_the_decoders_own_maps():
     (scene,) = spied(model, inputs)
     decoder, layer = scene.decoder, decoder_of(model).layers[3]
     with torch.no_grad():
-        queries, keys = decoder.project(3, scene.states)
+        queries, keys = decoder.queries(3, scene.states), decoder.keys(3, scene.states)
         normed = layer.input_layernorm(scene.states)
         assert torch.equal(queries.transpose(0, 1).flatten(1), layer.self_attn.q_proj(normed))
         assert torch.equal(keys.transpose(0, 1).flatten(1), layer.self_attn.k_proj(normed))

@@ -6,7 +6,7 @@ them in ``needs``; asking for any other part is an error that says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -69,6 +69,9 @@ class Text(NamedTuple):
         question_mask: [M] bool, the user's instruction: what stands between the last image and the
             end of its turn; where that is nothing, what stands before the image in its turn.
         question: the marked tokens as a string; None unless a processor was given to compress.
+        states: [M, d], what they hold at the boundary.
+        embed: words -> [M', d], the embeddings of their tokens, for methods that write the
+            question anew; None unless a processor was given to compress.
     """
 
     ids: Tensor
@@ -76,6 +79,8 @@ class Text(NamedTuple):
     positions: Tensor
     question_mask: Tensor
     question: str | None = None
+    states: Tensor | None = None
+    embed: Callable[[Sequence[str]], Tensor] | None = None
 
 
 class Tower:
@@ -139,13 +144,15 @@ class Decoder(NamedTuple):
 
     Attributes:
         depth: L, its blocks.
-        project: (block, states [M, d]) -> queries [H, M, dh] and keys [Hkv, M, dh]: the block's
-            input norm and its projections, no position encoding.
+        queries: (block, states [M, d]) -> [H, M, dh]: the block's input norm and its query
+            projection, no position encoding.
+        keys: (block, states [M, d]) -> [Hkv, M, dh], likewise.
         norm: the final norm, [M, d] -> [M, d].
     """
 
     depth: int
-    project: Callable[[int, Tensor], tuple[Tensor, Tensor]]
+    queries: Callable[[int, Tensor], Tensor]
+    keys: Callable[[int, Tensor], Tensor]
     norm: Callable[[Tensor], Tensor]
 
 

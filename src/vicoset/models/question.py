@@ -6,7 +6,7 @@ is known from the model's own end-of-sequence ids, the latter only with a tokeni
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -75,3 +75,19 @@ def _between_markers(ids: Tensor, rows: Tensor, tokenizer: Any, cut_end: bool) -
 def decoded(ids: Tensor, tokenizer: Any) -> str:
     """The instruction as a string, without special tokens and outer blanks."""
     return str(tokenizer.decode(ids.tolist(), skip_special_tokens=True)).strip()
+
+
+def embedded(words: Sequence[str], *, tokenizer: Any, table: Any) -> Tensor:
+    """[M, d] the embeddings of the tokens of some words, each word tokenised on its own.
+
+    Args:
+        words: without blanks.
+        tokenizer: of the model.
+        table: the model's embedding of token ids.
+    """
+    ids: list[int] = []
+    if words:
+        written = tokenizer(list(words), is_split_into_words=True, add_special_tokens=False)
+        ids = list(written["input_ids"])
+    found: Tensor = table(torch.tensor(ids, dtype=torch.long, device=table.weight.device))
+    return found.detach()

@@ -147,6 +147,7 @@ class PromptForward:
             decoder=self._maps,
             ends=end_ids(self.model, self.tokenizer),
             tokenizer=self.tokenizer,
+            table=self.model.get_input_embeddings(),
             companions=self.companions,
         )
 

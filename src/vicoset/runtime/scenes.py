@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -63,6 +64,7 @@ class Origin:
         decoder: the decoder's maps; None when nobody asked.
         ends: ids that end a turn of the chat.
         tokenizer: of the processor that the user gave.
+        table: of the embeddings of token ids.
         companions: models that the user gave.
     """
 
@@ -73,6 +75,7 @@ class Origin:
     decoder: Decoder | None = None
     ends: frozenset[int] = frozenset()
     tokenizer: Any = None
+    table: Any = None
     companions: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -142,7 +145,7 @@ def scene_of(
     assert first is not None
     parts = Parts(
         embeddings=_embeddings(origin, row, first.visual[ranks]) if EMBEDDINGS in needs else None,
-        text=_text(origin, row, first, layout) if needs & {TEXT, QUESTION} else None,
+        text=_text(origin, row, first, layout, states) if needs & {TEXT, QUESTION} else None,
         tower=origin.tower.tower(row, first, ranks, device)
         if TOWER in needs and origin.tower is not None
         else None,
@@ -173,21 +176,25 @@ def _embeddings(origin: Origin, row: int, positions: Tensor) -> Tensor:
     return origin.embeddings[row].index_select(0, positions.to(origin.embeddings.device)).detach()
 
 
-def _text(origin: Origin, row: int, first: Layout, now: Layout) -> Text:
+def _text(origin: Origin, row: int, first: Layout, now: Layout, states: Tensor) -> Text:
     """The text tokens of a row; text is never dropped, so both layouts list the same tokens."""
     assert origin.embeddings is not None
     device = origin.embeddings.device
     ids = origin.ids[row].index_select(0, first.text.to(origin.ids.device)).cpu()
     marked = question.question_mask(ids, first.text, first.visual, origin.ends, origin.tokenizer)
-    asked = None
+    asked = embed = None
     if origin.tokenizer is not None:
         asked = question.decoded(ids[marked], origin.tokenizer)
+        embed = partial(question.embedded, tokenizer=origin.tokenizer, table=origin.table)
+    positions = now.text.to(device)
     return Text(
         ids=ids.to(device),
         embeddings=_embeddings(origin, row, first.text),
-        positions=now.text.to(device),
+        positions=positions,
         question_mask=marked.to(device),
         question=asked,
+        states=states.index_select(0, positions.to(states.device)).detach(),
+        embed=embed,
     )
 
 
@@ -206,18 +213,17 @@ def decoder_maps(decoder: Any) -> Decoder:
             "and key projections. Choose a method that reads views instead."
         )
 
-    def project(number: int, states: Tensor) -> tuple[Tensor, Tensor]:
+    def projected(name: str, number: int, states: Tensor) -> Tensor:
         layer = decoder.layers[number]
         module = layer.self_attn
-        normed = layer.input_layernorm(states)
-        found = []
-        for name in ("q", "k"):
-            heads = getattr(module, f"{name}_proj")(normed).unflatten(-1, (-1, module.head_dim))
-            norm = getattr(module, f"{name}_norm", None)
-            found.append((heads if norm is None else norm(heads)).transpose(0, 1))
-        return found[0], found[1]
+        flat = getattr(module, f"{name}_proj")(layer.input_layernorm(states))
+        heads = flat.unflatten(-1, (-1, module.head_dim))
+        norm = getattr(module, f"{name}_norm", None)
+        found: Tensor = (heads if norm is None else norm(heads)).transpose(0, 1)
+        return found
 
-    return Decoder(len(decoder.layers), project, decoder.norm)
+    queries, keys = partial(projected, "q"), partial(projected, "k")
+    return Decoder(len(decoder.layers), queries, keys, decoder.norm)
 
 
 def ranks_of(

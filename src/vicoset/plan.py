@@ -7,16 +7,22 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from vicoset.core.derived import Derived as Derived
 from vicoset.core.keep import Keep as Keep
+from vicoset.core.work import keep_for_work as keep_for_work
+from vicoset.core.work import work as work
+from vicoset.core.work import work_share as work_share
 from vicoset.errors import PlanError
 from vicoset.methods import registry
 from vicoset.methods.base import Realiser, Selector
+from vicoset.methods.presets import PAPER_BLOCKS as PAPER_BLOCKS
+from vicoset.methods.presets import PRESETS as PRESETS
+from vicoset.methods.presets import Recipe, Step
 
-PAPER_BLOCKS = 28  # depth of the decoder on which the paper names its points H1, H2 and L16
 DEFAULT_REALISER = "transport"
 
 
@@ -28,13 +34,14 @@ class Stage:
         boundary: p; it happens before block p, 0 is the decoder's input.
         selector: chooses what stays.
         realiser: decides what each carrier holds.
-        keep: the stage's own budget; None for the run's.
+        keep: the stage's own budget, of what the stage before left, or one that follows from the
+            prompt's tokens and the run's budget; None for the run's.
     """
 
     boundary: int
     selector: Selector
     realiser: Realiser
-    keep: Keep | None = None
+    keep: Keep | Derived | None = None
 
     def __post_init__(self) -> None:
         """Refuse what could not run anywhere."""
@@ -51,11 +58,24 @@ class Stage:
                     f"{role}={method!r} is no {role}; allowed are objects with a method {verb}(). "
                     f"Make one by its class, or by registry.{role}(name)."
                 )
-        if self.keep is not None and not isinstance(self.keep, Keep):
+        if self.keep is not None and not isinstance(self.keep, Keep | Derived):
             raise PlanError(
-                f"keep={self.keep!r} of a stage is a {type(self.keep).__name__}; allowed are Keep "
-                f"and None (the run's budget). Write keep=Keep.parse({self.keep!r})."
+                f"keep={self.keep!r} of a stage is a {type(self.keep).__name__}; allowed are Keep, "
+                "Derived (of the prompt and the run's budget) and None (the run's budget). Write "
+                f"keep=Keep.parse({self.keep!r})."
             )
+
+    def budget(self, keep: Keep, tokens: int, images: int = 1) -> Keep:
+        """The stage's budget on one prompt.
+
+        Args:
+            keep: the run's.
+            tokens: N of the prompt, before any stage.
+            images: I.
+        """
+        if isinstance(self.keep, Derived):
+            return self.keep.of(keep, tokens, images)
+        return self.keep or keep
 
     def __str__(self) -> str:
         """``selector+realiser@p``, with the stage's own budget where it has one."""
@@ -118,6 +138,28 @@ class Plan:
         """16 hex digits that change with the name, a boundary, a budget or a method's number."""
         return digest_of_content(self.to_json())
 
+    def counts(self, keep: Keep, tokens: int, images: int = 1) -> tuple[list[int], list[int]]:
+        """K behind every stage, least and most: one list twice but for a budget by coverage.
+
+        Args:
+            keep: the run's budget.
+            tokens: N.
+            images: I.
+        """
+        ends: tuple[list[int], list[int]] = ([], [])
+        for end, found in enumerate(ends):
+            left = tokens
+            for stage in self.stages:
+                left = stage.budget(keep, tokens, images).limits(left, images)[end]
+                found.append(left)
+        return ends
+
+    @property
+    def reads_keep(self) -> bool:
+        """Whether the run's budget says anything here; else every stage has its own."""
+        own = [stage.keep for stage in self.stages]
+        return any(k is None or (isinstance(k, Derived) and k.reads_keep) for k in own)
+
     def check_depth(self, depth: int) -> None:
         """Raise when a boundary lies behind the last block.
 
@@ -132,21 +174,6 @@ class Plan:
             )
 
 
-class Preset(NamedTuple):
-    """A plan of one stage that has a name; ``rescaled`` points keep their share of the depth."""
-
-    selector: str
-    boundary: int
-    rescaled: bool = False
-    realiser: str = DEFAULT_REALISER
-
-
-PRESETS = {
-    "gmc-h1": Preset("gmc", 1),
-    "gmc-h2": Preset("gmc", 2),
-    "gmc-l16": Preset("gmc", 16, rescaled=True),
-    "fastv-h2": Preset("fastv", 2, realiser="drop"),
-}
 _WRITTEN = re.compile(r"([^@+\[\]]+)(\[[^@+\[\]]+\])?(?:\+([^@+]+))?(?:@([0-9]+))?")
 
 
@@ -157,31 +184,30 @@ def plan_named(text: str, depth: int) -> Plan:
 
     Args:
         text: such as ``gmc-h2``, ``gmc@7``, ``random+drop@2``, ``gmc[-history,-spatial]@2``,
-            ``gmc-l16[probe_rank=8]+uniform``.
+            ``gmc-l16[probe_rank=8]+uniform``, ``pyramiddrop``.
         depth: L, blocks of the decoder.
     """
     name = text.strip()
-    notes: list[str] = []
     written = _WRITTEN.fullmatch(name)
     if written is None:
         raise _unreadable(name)
-    chosen, realiser = written[1], written[3] or DEFAULT_REALISER
-    if written[4]:
-        boundary = int(written[4])
+    chosen, numbers, realiser, boundary = written[1], written[2] or "", written[3], written[4]
+    if boundary:
+        recipe = Recipe((Step(int(boundary), chosen),), DEFAULT_REALISER)
     elif chosen in PRESETS:
-        chosen, boundary, rescaled, usual = PRESETS[chosen]
-        realiser = written[3] or usual
-        if rescaled and depth != PAPER_BLOCKS:
-            original, boundary = boundary, round(boundary / PAPER_BLOCKS * depth)
-            notes.append(
-                f"{written[1]} is p = {original} of {PAPER_BLOCKS} blocks; "
-                f"this model has {depth}, so p = {boundary}"
-            )
+        recipe = PRESETS[chosen](depth)
     else:
         raise _unreadable(name)
-    selector = registry.selector(chosen + (written[2] or ""))
-    stage = Stage(boundary, selector, registry.realiser(realiser))
-    plan = Plan(name, (stage,), tuple(notes))
+    stages = [
+        Stage(
+            step.boundary,
+            registry.selector(step.selector + numbers),
+            registry.realiser(realiser or recipe.realiser),
+            step.keep,
+        )
+        for step in recipe.steps
+    ]
+    plan = Plan(name, tuple(stages), recipe.notes)
     plan.check_depth(depth)
     return plan
 
@@ -202,53 +228,36 @@ def digest_of_content(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def work(boundaries: Sequence[int], kept: Sequence[int], tokens: int, depth: int) -> int:
-    """W = p_1 N + (p_2 - p_1) K_1 + ... + (L - p_n) K_n, exact visual token-layer work.
-
-    Args:
-        boundaries: p of every stage, strictly ascending; none for Full.
-        kept: realised K of every stage.
-        tokens: N.
-        depth: L.
-    """
-    edges = [0, *boundaries, depth]
-    counts = [tokens, *kept]
-    ascending = all(a < b for a, b in itertools.pairwise(edges[1:]))
-    if len(counts) != len(edges) - 1 or not ascending or min(*edges, *counts) < 0:
-        raise PlanError(
-            f"boundaries {list(boundaries)} and kept {list(kept)} of {tokens} tokens in {depth} "
-            f"blocks; allowed are strictly ascending boundaries in 0 to {depth - 1} and one count "
-            "per boundary."
-        )
-    return sum((b - a) * n for (a, b), n in zip(itertools.pairwise(edges), counts, strict=True))
-
-
-def work_share(boundaries: Sequence[int], kept: Sequence[int], tokens: int, depth: int) -> float:
-    """W / (L N), 1 for a prompt without an image; arguments as in :func:`work`."""
-    spent = work(boundaries, kept, tokens, depth)
-    return spent / (depth * tokens) if tokens else 1.0
-
-
-def keep_for_work(target: int, boundary: int, tokens: int, depth: int) -> int:
-    """K of a plan of one stage whose work comes nearest to a target: equal work, another boundary.
+def equal_work(plan: Plan, target: int, tokens: int, depth: int, images: int = 1) -> Keep:
+    """The run's budget with which a plan's work comes nearest to a target, for plans of any depth.
 
     Of two that come equally near, the one with less work.
 
     Args:
+        plan: whose budget is sought.
         target: W to meet, such as :func:`work` gives it.
-        boundary: p of the stage.
         tokens: N.
         depth: L.
+        images: I.
     """
-    least, most = work([boundary], [0], tokens, depth), depth * tokens
-    if not least < target <= most:
+
+    def spent(keep: int) -> int:
+        kept, _ = plan.counts(Keep(tokens=keep), tokens, images)
+        return work(plan.boundaries, kept, tokens, depth)
+
+    least, most = spent(images), spent(tokens)
+    if not plan.reads_keep or not least <= target <= most:
         raise PlanError(
-            f"no budget before block {boundary} gives the work {target}; with {tokens} tokens in "
-            f"{depth} blocks allowed is more than {least} and at most {most}. Choose an earlier "
-            "boundary or another target."
+            f"no budget of plan {plan.name!r} gives the work {target}; with {tokens} tokens in "
+            f"{depth} blocks it spends between {least} and {most}. Choose an earlier boundary or "
+            "another target."
         )
-    below, rest = divmod(target - least, depth - boundary)
-    return max(1, below + (2 * rest > depth - boundary))
+    low, high = images, tokens  # spent never falls with K: the last K that does not overshoot
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if spent(middle) <= target else (low, middle - 1)
+    above = low < tokens and spent(low + 1) - target < target - spent(low)
+    return Keep(tokens=low + above)
 
 
 def _unreadable(name: str) -> Exception:

@@ -53,15 +53,10 @@ def effect(plan: Plan, keep: Keep, tokens: int, depth: int, images: int = 1) -> 
     """
     from vicoset.plan import work
 
-    budgets = [stage.keep or keep for stage in plan.stages]
-    ends, notes = [], []
-    for end in (0, 1):
-        kept, left = [], tokens
-        for budget in budgets:
-            notes.append(budget.note(left, images))
-            left = budget.limits(left, images)[end]
-            kept.append(left)
-        ends.append(kept)
+    budgets = [stage.budget(keep, tokens, images) for stage in plan.stages]
+    ends = plan.counts(keep, tokens, images)
+    left = [tokens, *ends[0]]
+    notes = [budget.note(n, images) for budget, n in zip(budgets, left, strict=False)]
     spent = [work(plan.boundaries, kept, tokens, depth) for kept in ends]
     return {
         "plan": plan.name,

@@ -17,7 +17,7 @@ class Method:
 
     Attributes:
         plan: what is run; None for Full.
-        keep: the budget; None for Full.
+        keep: the budget; None for Full and for plans whose stages all have their own.
         seed: of a method that draws; None for one that does not.
     """
 
@@ -37,8 +37,10 @@ class Method:
 
     @property
     def requested(self) -> str:
-        """The budget as asked for, or "full"."""
-        return FULL if self.keep is None else str(self.keep)
+        """The budget as asked for, "full", or "own" where the plan brings its budgets along."""
+        if self.keep is None:
+            return FULL if self.plan is None else "own"
+        return str(self.keep)
 
     @property
     def query_aware(self) -> bool:
@@ -51,7 +53,8 @@ class Method:
         if self.plan is None:
             return FULL
         seed = f"-s{self.seed}" if self.seed else ""
-        return f"{self.plan.name}-k{self.requested}{seed}"
+        keep = "" if self.keep is None else f"-k{self.requested}"
+        return f"{self.plan.name}{keep}{seed}"
 
     def facts(self) -> dict[str, Any]:
         """What an identity says of it; :attr:`plan`'s numbers are in its digest."""
@@ -68,6 +71,8 @@ def methods_of(
 ) -> list[Method]:
     """Every plan with every budget, and with every seed where it draws; Full once.
 
+    So are plans whose stages all have budgets of their own, which leave the run's nothing to say.
+
     Args:
         plans: names such as "full", "gmc-h2", "random+drop@2", or plans.
         keeps: budgets.
@@ -81,8 +86,8 @@ def methods_of(
             continue
         plan = plan_named(given, depth) if isinstance(given, str) else given
         drawn = [(None, plan)] if not _draws(plan) else [(s, _seeded(plan, s)) for s in seeds]
-        budgets = [Keep.parse(keep) for keep in keeps]
-        if not budgets and not all(stage.keep for stage in plan.stages):
+        budgets = [Keep.parse(keep) for keep in keeps] if plan.reads_keep else [None]
+        if not budgets:
             raise PlanError(
                 f"plan {plan.name!r} came without a budget; allowed are one or more. Pass "
                 "keeps=(64, 128), or --keeps 64,128."

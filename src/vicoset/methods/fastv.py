@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from vicoset.methods.base import PREVIOUS, About, Scene, Selection, attention_of, column_sums
 from vicoset.methods.choose import top
+from vicoset.methods.presets import single
 from vicoset.methods.registry import register_selector
 from vicoset.methods.rows import from_the_image_on
 
@@ -70,3 +71,6 @@ class FastVMean:
         """Rank by what every row of block p - 1 gives."""
         received = column_sums(scene, scene.previous, from_the_image_on(scene))
         return Selection(top(scene, received, keep), {})
+
+
+single("fastv-h2", "fastv", 2, "drop")

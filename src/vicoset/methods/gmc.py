@@ -29,6 +29,7 @@ from vicoset.methods.base import (
     check_views,
 )
 from vicoset.methods.covering import Target
+from vicoset.methods.presets import single
 from vicoset.methods.registry import register_selector
 
 SWITCHES = ("message", "history", "appearance", "spatial")
@@ -204,3 +205,8 @@ def _queries(scene: Scene) -> dict[str, Any]:
     if potential is not None:
         found |= {"queries_potential": potential, "queries_bounded": read < potential}
     return found
+
+
+single("gmc-h1", "gmc", 1, "transport")
+single("gmc-h2", "gmc", 2, "transport")
+single("gmc-l16", "gmc", 16, "transport", rescaled=True)

@@ -15,7 +15,7 @@ from vicoset.methods.base import KNOWN_NEEDS, Realiser, Selector
 S = TypeVar("S", bound=Selector)
 R = TypeVar("R", bound=Realiser)
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _WRITTEN = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]")
 _SELECTORS: dict[str, type[Any]] = {}
 _REALISERS: dict[str, type[Any]] = {}
@@ -128,7 +128,7 @@ def _find(table: dict[str, type[Any]], name: str, kind: str) -> type[Any]:
 def _check(method: type[Any], kind: str, verb: str) -> None:
     """Refuse a class that a plan could not name or the runtime could not serve."""
     name = getattr(method, "name", None)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise MethodError(
             f"{method.__name__}.name is {name!r}; allowed are lower-case letters, digits, - and _, "
             'a letter first. Set name = "..." on the class.'

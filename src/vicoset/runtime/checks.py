@@ -14,7 +14,7 @@ from vicoset.methods.covering import Covering
 from vicoset.models.families import Family
 from vicoset.models.layout import Layout
 from vicoset.models.towers import facts_of
-from vicoset.plan import Keep, Plan
+from vicoset.plan import Derived, Keep, Plan
 from vicoset.runtime import decoding
 from vicoset.runtime.caches import check_static
 from vicoset.runtime.compact import Compacted
@@ -36,6 +36,9 @@ def check_model(family: Family, model: Any, decoder: Any, plan: Plan, depth: int
 def check_budgets(plan: Plan, keep: Keep) -> None:
     """A budget by coverage needs selectors that measure it."""
     for stage in plan.stages:
+        if isinstance(stage.keep, Derived):
+            stage.keep.of(keep, 1)
+            continue
         budget = stage.keep or keep
         if budget.coverage is not None and not isinstance(stage.selector, Covering):
             raise PlanError(

@@ -109,6 +109,7 @@ def compact(
     force: bool = False,
     watch: Watch | None = None,
     audit: str = "light",
+    whole: Sequence[int] | None = None,
 ) -> Compacted | None:
     """Run one stage; None when no row has anything to compress.
 
@@ -122,23 +123,25 @@ def compact(
         force: go through the whole path also where K = N.
         watch: is shown what was done to each row that was compressed.
         audit: "none", "light" or "full", how much evidence the records keep.
+        whole: per row N of the prompt as it came; None where this is the first stage.
     """
-    budget = stage.keep or keep
+    sizes = [0 if layout is None else len(layout.visual) for layout in layouts]
+    budgets = [
+        keep if layout is None else stage.budget(keep, tokens, layout.images)
+        for layout, tokens in zip(layouts, whole or sizes, strict=True)
+    ]
     chosen = [
         None
         if layout is None
-        else _choose(stage, budget, layout, functools.partial(scene, row, layout))
+        else _choose(stage, budgets[row], layout, functools.partial(scene, row, layout))
         for row, layout in enumerate(layouts)
     ]
     counts = [0 if choice is None else choice.count for choice in chosen]
-    sizes = [0 if layout is None else len(layout.visual) for layout in layouts]
     if counts == sizes and not force:
         return None
     rows = [
-        _row(
-            stage, str(budget), choice, states[row], attended[row], layouts[row], row, watch, audit
-        )
-        for row, choice in enumerate(chosen)
+        _row(stage, str(asked), choice, states[row], attended[row], layouts[row], row, watch, audit)
+        for row, (choice, asked) in enumerate(zip(chosen, budgets, strict=True))
     ]
     texts = attended.sum(1).tolist()
     kept = kept_positions(

@@ -154,11 +154,9 @@ class PromptForward:
     def _keeps_everything(self, prompt: Prompt) -> bool:
         """Whether K = N in every row at every boundary."""
         whole = [layout for layout in prompt.layouts if layout is not None]
+        counts = [self.plan.counts(self.keep, len(one.visual), one.images)[0] for one in whole]
         return not self.force and all(
-            (stage.keep or self.keep).limits(len(layout.visual), layout.images)[0]
-            == len(layout.visual)
-            for stage in self.plan.stages
-            for layout in whole
+            kept == [len(one.visual)] * len(kept) for kept, one in zip(counts, whole, strict=True)
         )
 
     def _install(self, prompt: Prompt) -> None:
@@ -219,6 +217,7 @@ class PromptForward:
             self.force,
             self.watch,
             self.audit,
+            [0 if one is None else len(one.visual) for one in prompt.layouts],
         )
         if done is None:
             return states

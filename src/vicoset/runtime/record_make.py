@@ -113,7 +113,8 @@ def _notes(
     """What a reader should know of a row: rescaled presets, raised budgets, missed targets."""
     if layout is None:
         return plan.notes
-    keeps = [stage.keep or keep for stage in plan.stages]
-    found = [own.note(len(layout.visual), layout.images) for own in keeps]
+    tokens, images = len(layout.visual), layout.images
+    keeps = [stage.budget(keep, tokens, images) for stage in plan.stages]
+    found = [own.note(tokens, images) for own in keeps]
     found += [stage.missed for stage in stages]
     return (*plan.notes, *dict.fromkeys(note for note in found if note))

@@ -26,8 +26,12 @@ PROMPTS = ([1], [2], [1, 2])  # one image, two, and a batch of two padded on the
 KEEP = 7
 SEED = 2  # of the zoo: images of 9 and more tokens
 SELECTORS = registry.names().selectors
-# Methods that spread over the image by definition: equal tokens are no reason to take the first.
-SPREADING = {"gmc", "grid", "random"}
+# Methods that spread over the image, or deal the budget out to images, by definition: equal tokens
+# are no reason to take the first.
+SPREADING = {
+    *("gmc", "grid", "random", "visionzip", "visionzip-mean", "visionzip-dominant", "vispruner"),
+    *("tome", "apet", "apet-states", "vlm-pruner"),
+}
 # (method, family) -> what the refusal names instead.
 REFUSED: dict[tuple[str, str], str] = {}
 RUNS = [

@@ -1,4 +1,4 @@
-"""``python -m vicoset.evaluate``: run, status, merge, finalize."""
+"""``python -m vicoset.evaluate``: run, status, merge, finalize; lmms-eval's tasks and logs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from vicoset.errors import JournalError, RunError, SettingError, VicosetError
 from vicoset.evaluate.interrupt import Interrupted
+from vicoset.evaluate.lmms import command as lmms
 from vicoset.evaluate.loading import DTYPES, TINY, load_named
 from vicoset.evaluate.shards import Shard
 
@@ -51,7 +52,7 @@ def _run(options: argparse.Namespace) -> int:
     model, processor = load_named(
         options.model, dtype=options.dtype, device=options.device, attention=options.attention
     )
-    data, choices = _by_task(options.data, "--data"), _by_task(options.choice, "--choice")
+    data, choices = _data_and_choices(options.data, options.choice)
     failed = 0
     for name in _listed(options.tasks):
         outcome = evaluate(
@@ -62,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
             [budget_of(text) for text in _listed(options.keeps)],
             out=options.out,
             data=data.get(name),
-            choices=dict(_choice(text) for text in choices.get(name, "").split(",") if text),
+            choices=choices.get(name),
             full=not options.no_full,
             seeds=[int(seed) for seed in _listed(options.seeds)],
             prefix=options.prefix,
@@ -118,7 +119,7 @@ def _merge(options: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="run|status|merge|finalize")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="answer what is missing of some runs")
     run.set_defaults(command=_run)
     add = run.add_argument
@@ -153,11 +154,23 @@ def _parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text)
         sub.set_defaults(command=command, parquet=name == "finalize")
         sub.add_argument("out", type=Path, help="directory of all runs, of a task or of a run")
+    lmms.add(commands, _data_and_choices)
     return parser
 
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _data_and_choices(
+    data: Sequence[str], choices: Sequence[str]
+) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """What ``--data`` and ``--choice`` say, by task."""
+    chosen = _by_task(choices, "--choice")
+    read = {
+        task: dict(_choice(one) for one in text.split(",") if one) for task, text in chosen.items()
+    }
+    return _by_task(data, "--data"), read
 
 
 def _by_task(given: Sequence[str], option: str) -> dict[str, str]:

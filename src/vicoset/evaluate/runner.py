@@ -121,7 +121,7 @@ def evaluate(
     for method in methods:
         about = identity.of_method(method, prefix, settings)
         facts = identity.run_facts(about_model, about_task, about, batch)
-        info = _info(method, facts["run_id"], name or Path(known).name, identity.depth(model))
+        info = info_of(method, facts["run_id"], name or Path(known).name, identity.depth(model))
         facts = {"task": task.name, "info": info, **facts, "machine": identity.machine(model)}
         folders.append(create(out, method.label, facts, [item.sample_id for item in items]))
     share = Shard.from_environment() if shard is None else shard
@@ -140,8 +140,15 @@ def evaluate(
     return Outcome(tuple(folders), failures)
 
 
-def _info(method: Method, run_id: str, model: str, depth: int) -> dict[str, Any]:
-    """What the statistics and tables need to know of a run."""
+def info_of(method: Method, run_id: str, model: str, depth: int) -> dict[str, Any]:
+    """What the statistics and tables need to know of a run.
+
+    Args:
+        method: of the run.
+        run_id: its identity.
+        model: the model's name.
+        depth: L, blocks of the decoder.
+    """
     info = RunInfo(
         run_id=run_id,
         method=method.name,

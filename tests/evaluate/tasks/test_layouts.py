@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.evaluate import data
 from vicoset.errors import SettingError, UnknownNameError, UnreadableError, UnsupportedError
@@ -209,3 +210,17 @@ def test_data_that_is_not_whole(tmp_path: Path) -> None:
     rows = [double | {"image": data.picture(0)}] * 2
     with pytest.raises(UnreadableError, match="'1' first; ids have to be unique"):
         tasks.task("textvqa").load(data.parquet(tmp_path / "validation.parquet", rows))
+
+
+def test_pictures_stand_upright(tmp_path: Path) -> None:
+    """A camera held sideways is noted in the file; lmms-eval's tables turn such pictures, too."""
+    image, note = Image.new("RGB", (48, 32)), Image.Exif()
+    note[0x0112] = 6  # the first row is the right side
+    image.save(tmp_path / "a.jpg", exif=note)
+    row = {"type": "human_test", "question": "How many?", "answer": "1", "image": "a.jpg"}
+    (tmp_path / "test.jsonl").write_text(json.dumps(row))
+    held = {"bytes": (tmp_path / "a.jpg").read_bytes(), "path": "a.jpg"}
+    data.parquet(tmp_path / "test.parquet", [row | {"image": held}])
+    for name in ("test.jsonl", "test.parquet"):
+        (item,) = tasks.task("chartqa").load(tmp_path / name)
+        assert item.pictures[0].read().size == (32, 48)

@@ -157,7 +157,7 @@ class GQA(Benchmark):
         """The questions, each with the picture of its imageId."""
         needs = ("id", "imageId", "question", "answer")
         rows = read_rows(path, "testdev", needs, config="testdev_balanced_instructions", images=())
-        pictures = self._pictures(path)
+        pictures = self.pictures(path)
         found = []
         for place, row in enumerate(rows):
             name, image = str(row["id"]), str(row["imageId"])
@@ -179,8 +179,12 @@ class GQA(Benchmark):
             )
         return found
 
-    def _pictures(self, path: str | os.PathLike[str] | None) -> dict[str, Picture]:
-        """Image id to picture; empty where the questions' own table holds the pictures."""
+    def pictures(self, path: str | os.PathLike[str] | None) -> dict[str, Picture]:
+        """Image id to picture; empty where the questions' own table holds the pictures.
+
+        Args:
+            path: the data's directory or file.
+        """
         folder = "testdev_balanced_images"
         if path is None or not os.path.isdir(path) or not os.path.isdir(os.path.join(path, folder)):
             return {}

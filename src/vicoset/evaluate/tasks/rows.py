@@ -264,7 +264,7 @@ def _decoded(at: Place, column: str, name: str) -> Any:
 
     try:
         with Image.open(io.BytesIO(_bytes(at, column))) as image:
-            return image.convert("RGB")
+            return _upright(image)
     except UnidentifiedImageError:
         raise UnreadableError(
             f"{name} is no image that Pillow knows; copy the file again."
@@ -276,8 +276,15 @@ def _opened(file: Path) -> Any:
 
     try:
         with Image.open(file) as image:
-            return image.convert("RGB")
+            return _upright(image)
     except FileNotFoundError:
         raise UnreadableError(f"image {file} is not there; check the image folder.") from None
     except UnidentifiedImageError:
         raise UnreadableError(f"{file} is no image that Pillow knows; copy it again.") from None
+
+
+def _upright(image: Any) -> Any:
+    """The picture as it is looked at: cameras note how they were held, as ``datasets`` heeds."""
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image).convert("RGB")

@@ -198,6 +198,20 @@ def plan_named(text: str, depth: int) -> Plan:
         recipe = PRESETS[chosen](depth)
     else:
         raise _unreadable(name)
+    plan = plan_of(name, recipe, realiser, numbers)
+    plan.check_depth(depth)
+    return plan
+
+
+def plan_of(name: str, recipe: Recipe, realiser: str | None = None, numbers: str = "") -> Plan:
+    """The plan of a recipe.
+
+    Args:
+        name: of the plan.
+        recipe: its stages.
+        realiser: another than the recipe's.
+        numbers: of every stage's selector, in brackets.
+    """
     stages = [
         Stage(
             step.boundary,
@@ -207,9 +221,7 @@ def plan_named(text: str, depth: int) -> Plan:
         )
         for step in recipe.steps
     ]
-    plan = Plan(name, tuple(stages), recipe.notes)
-    plan.check_depth(depth)
-    return plan
+    return Plan(name, tuple(stages), recipe.notes)
 
 
 def names_in(text: str) -> list[str]:

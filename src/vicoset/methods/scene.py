@@ -166,6 +166,7 @@ class Parts(NamedTuple):
         current: view of the block behind the boundary.
         previous: view of the block before it.
         decoder: the decoder's maps.
+        every_embedding: [N0, d] of all the prompt's visual tokens; None where none is gone.
     """
 
     embeddings: Tensor | None = None
@@ -174,6 +175,7 @@ class Parts(NamedTuple):
     current: View | None = None
     previous: View | None = None
     decoder: Decoder | None = None
+    every_embedding: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +221,12 @@ class Scene:
         """x [N, d], need ``embeddings``: what entered the decoder for the tokens still present."""
         found: Tensor = self._part(EMBEDDINGS)
         return found
+
+    @property
+    def every_embedding(self) -> Tensor:
+        """x [N0, d], need ``embeddings``: of all the prompt's visual tokens, present or not."""
+        whole = self.parts.every_embedding
+        return self.embeddings if whole is None else whole
 
     @property
     def text(self) -> Text:

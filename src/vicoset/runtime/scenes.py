@@ -152,6 +152,9 @@ def scene_of(
         current=current if CURRENT in needs else None,
         previous=history[-1] if PREVIOUS in needs else None,
         decoder=origin.decoder if DECODER in needs else None,
+        every_embedding=_embeddings(origin, row, first.visual)
+        if EMBEDDINGS in needs and len(ranks) < len(first.visual)
+        else None,
     )
     seen = () if current is None or VIEWS not in needs else (current, *history)
     return Scene(

@@ -31,6 +31,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "audit": Command("vicoset.cli.audit", "say what a compression did to a question's evidence"),
     "methods": Command("vicoset.cli.methods", "list the presets, the selectors and the realisers"),
     "plan": Command("vicoset.cli.plan", "say what a plan does: stages, kept tokens, work"),
 }

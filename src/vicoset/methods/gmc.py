@@ -97,14 +97,14 @@ class GMC:
     def select(self, scene: Scene, keep: int) -> Selection:
         """Cover the grounded, appearance and spatial clients with ``keep`` tokens."""
         check_keep(scene, keep)
-        grounding, clients = self._clients(scene)
+        grounding, clients = self.objective(scene)
         support = select_support(clients.matrix, keep, *_solver(scene))
         return _selection(scene, grounding, clients, support)
 
     def select_covering(self, scene: Scene, target: Target) -> Selection:
         """Cover a share of what all tokens cover, with as few of them as the solver needs."""
         check_keep(scene, target.high)
-        grounding, clients = self._clients(scene)
+        grounding, clients = self.objective(scene)
         support, reached = smallest_support(
             clients.matrix, target.coverage, target.low, target.high, *_solver(scene)
         )
@@ -113,7 +113,12 @@ class GMC:
             evidence={**found.evidence, "target": target.coverage, "reached": reached}
         )
 
-    def _clients(self, scene: Scene) -> tuple[Grounding, Clients]:
+    def objective(self, scene: Scene) -> tuple[Grounding, Clients]:
+        """How the prompt reads the image, and the client matrix that a support has to cover.
+
+        Args:
+            scene: with its views.
+        """
         check_views(scene, self.name)
         scene = replace(scene, settings=self._numbers(scene.settings))
         readings = [reading_of(scene, view) for view in scene.views]

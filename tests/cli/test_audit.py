@@ -1,0 +1,56 @@
+"""``vicoset audit``: from files to numbers that are those of the library."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import checkpoints
+from vicoset.api import load
+from vicoset.audit import audit
+from vicoset.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    home = tmp_path_factory.mktemp("audit")
+    picture = home / "page.png"
+    checkpoints.picture(48, 40).save(picture)
+    return checkpoints.save("llava", home / "model"), str(picture)
+
+
+def asked(model: Path, *given: str) -> list[str]:
+    fixed = ["--plan", "gmc@2", "--keep", "9", "--limit", "2"]
+    return ["audit", *given, "--model", str(model), *fixed]
+
+
+def test_it_says_what_the_library_says(
+    files: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, picture = files
+    assert main([*asked(model, picture, "what?"), "--blocks", "2,4", "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    own = audit(*load(model), checkpoints.picture(48, 40), "what?", "gmc@2", 9, limit=2)
+    expected = own.to_json()
+    assert told["coverage"] == expected["coverage"] and told["digest"] == expected["digest"]
+    assert told["decisions"] == expected["decisions"]
+    assert [one["block"] for one in told["messages"]] == [2, 4] and told["violations"] == []
+    assert told["full"]["text"] == own.full_answer
+
+
+def test_light_needs_one_run_and_says_coverage_alone(
+    files: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, picture = files
+    assert main([*asked(model, picture, picture, "what?"), "--level", "light"]) == 0
+    out = capsys.readouterr().out
+    assert "F(S)/F(V)" in out and "e_M" not in out and "violated: 0" in out
+
+
+def test_a_file_that_is_no_image_is_refused(
+    files: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, _ = files
+    assert main(asked(model, str(model / "config.json"), "what?")) == 2
+    assert "cannot be read" in capsys.readouterr().err

@@ -33,6 +33,8 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "audit": Command("vicoset.cli.audit", "say what a compression did to a question's evidence"),
     "methods": Command("vicoset.cli.methods", "list the presets, the selectors and the realisers"),
+    "evaluate": Command("vicoset.cli.evaluate", "run benchmarks with many methods, resumably"),
+    "table": Command("vicoset.cli.table", "write a table from the records of an evaluation"),
     "plan": Command("vicoset.cli.plan", "say what a plan does: stages, kept tokens, work"),
 }
 

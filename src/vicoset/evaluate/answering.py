@@ -69,6 +69,7 @@ class Model:
             "prefix": prefix,
             "settings": settings,
             "allow_uncertified": allow_uncertified,
+            "processor": processor,
         }
 
     def prepare(self, block: Block) -> Any:

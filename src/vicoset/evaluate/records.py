@@ -63,11 +63,20 @@ def load_runs(
         tasks: only these.
         partial: leave incomplete runs out instead of refusing them.
     """
+    wanted = [one for one in folders(out) if tasks is None or one.task in tasks]
+    return load_folders(wanted, partial=partial)
+
+
+def load_folders(wanted: Sequence[Folder], *, partial: bool = False) -> list[RunSamples]:
+    """Some runs, the tasks of one model and method joined.
+
+    Args:
+        wanted: the folders of the runs.
+        partial: leave incomplete runs out instead of refusing them.
+    """
     joined: dict[str, RunSamples] = {}
     taken: dict[tuple[str, str], Folder] = {}
-    for folder in folders(out):
-        if tasks is not None and folder.task not in tasks:
-            continue
+    for folder in wanted:
         contents = folder.read()
         if partial and (len(contents.answered) < len(folder.ids)):
             continue

@@ -49,6 +49,7 @@ def evaluate(
     plans: Sequence[str | Plan] = ("gmc-h2",),
     keeps: Sequence[Keep | int | float] = (128,),
     *,
+    methods: Sequence[Method] | None = None,
     out: str | os.PathLike[str],
     data: str | os.PathLike[str] | None = None,
     choices: Mapping[str, Any] | None = None,
@@ -77,6 +78,7 @@ def evaluate(
         task: a benchmark.
         plans: presets, such as "gmc-h2" or "random+drop@2", or plans; "full" is one as well.
         keeps: budgets; every plan runs with each.
+        methods: the methods themselves, instead of plans, keeps, seeds and full.
         out: directory of all runs.
         data: of the task, on the disk.
         choices: the task's own options.
@@ -99,8 +101,9 @@ def evaluate(
         name: of the model, for tables.
         progress: is told; by default a bar, or lines where there is no terminal.
     """
-    wanted = [FULL, *plans] if full else list(plans)
-    methods = methods_of(wanted, keeps, identity.depth(model), seeds)
+    if methods is None:
+        wanted = [FULL, *plans] if full else list(plans)
+        methods = methods_of(wanted, keeps, identity.depth(model), seeds)
     items = task.load(data, **(choices or {}))[: limit or None]
     if not items:
         raise RunError(f"task {task.name!r} has no items in {data}; allowed is one or more.")

@@ -1,0 +1,256 @@
+"""What the commands of ``python -m vicoset.evaluate`` do with their options."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vicoset.errors import RunError, SettingError
+from vicoset.evaluate.loading import DTYPES, TINY, load_named
+from vicoset.evaluate.shards import Shard
+
+FAILED, REFUSED = 3, 2
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command that asks a model takes.
+
+    Args:
+        parser: of the command.
+    """
+    add = parser.add_argument
+    add("--model", required=True, help=f"directory of a checkpoint, or {TINY!r}")
+    add("--tasks", "--task", required=True, help="names, separated by commas")
+    add("--out", required=True, type=Path, help="directory of all runs")
+    add("--data", action="append", default=[], metavar="TASK=PATH", help="of a task, on the disk")
+    add("--choice", action="append", default=[], metavar="TASK=KEY:VALUE,...", help="of a task")
+    add("--limit", type=int, help="only the first so many items; a run of its own")
+    add("--batch", type=int, default=1, help="items that are answered together")
+    add("--shard", help="such as 1/4; torchrun's by default")
+    add("--prefix", default="gathered", help="gathered, dense or replay")
+    add("--dtype", default="auto", help=", ".join(DTYPES))
+    add("--device", default="auto", help="cpu, cuda, cuda:1, ...")
+    add("--attention", help="attention kernel, such as sdpa or eager")
+    add("--support", action="store_true", help="store the kept indices")
+    add("--evidence", action="store_true", help="store what the methods measured")
+    add("--ahead", type=int, help="batches to read while another one is answered")
+    add("--seconds", type=float, help="stop after so long; status 75; go on later")
+    add("--repair", action="store_true", help="compute damaged lines again")
+    add("--allow-uncertified", action="store_true", help="also families without a contract test")
+    add("--name", help="of the model, for tables")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``run``.
+
+    Args:
+        parser: of the command.
+    """
+    add_model_arguments(parser)
+    add = parser.add_argument
+    add("--methods", default="gmc-h2", help="plans, separated by commas: gmc-h2,random+drop@2")
+    add("--keeps", default="128", help="budgets: 128, 0.1, 10%%, coverage=0.95:min=16:max=256")
+    add("--seeds", default="0", help="for the plans that draw")
+    add("--no-full", action="store_true", help="leave the uncompressed model out")
+
+
+def loaded(options: argparse.Namespace) -> tuple[Any, Any]:
+    """The model and the processor that the options name.
+
+    Args:
+        options: of a command with the arguments of a model.
+    """
+    return load_named(
+        options.model, dtype=options.dtype, device=options.device, attention=options.attention
+    )
+
+
+class Asking:
+    """The options of a command, as :func:`vicoset.evaluate.runner.evaluate` takes them.
+
+    Attributes:
+        tasks: names.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.tasks = listed(options.tasks)
+        self._data, self._choices = data_and_choices(options.data, options.choice)
+        self._end = None if options.seconds is None else time.monotonic() + options.seconds
+
+    def of(self, name: str) -> dict[str, Any]:
+        """Keyword arguments for a task.
+
+        Args:
+            name: of the task.
+        """
+        o = self.options
+        left = None if self._end is None else max(0.0, self._end - time.monotonic())
+        return {
+            "task": task(name),
+            "out": o.out,
+            "data": self._data.get(name),
+            "choices": self._choices.get(name, {}),
+            "prefix": o.prefix,
+            "allow_uncertified": o.allow_uncertified,
+            "limit": o.limit,
+            "batch": o.batch,
+            "shard": None if o.shard is None else Shard.parse(o.shard),
+            "support": o.support,
+            "evidence": o.evidence,
+            "repair": o.repair,
+            "ahead": o.ahead,
+            "seconds": left,
+            "directory": None if o.model == TINY else o.model,
+            "name": o.name or (TINY if o.model == TINY else None),
+        }
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer what is missing of some runs.
+
+    Args:
+        options: as :func:`add_run_arguments` has them.
+    """
+    from vicoset.evaluate.method import budget_of
+    from vicoset.evaluate.runner import evaluate
+    from vicoset.plan import names_in
+
+    model, processor = loaded(options)
+    asking, failed = Asking(options), 0
+    for name in asking.tasks:
+        outcome = evaluate(
+            model,
+            processor,
+            plans=[text for text in names_in(options.methods) if text != "full"],
+            keeps=[budget_of(text) for text in listed(options.keeps)],
+            full=not options.no_full,
+            seeds=[int(seed) for seed in listed(options.seeds)],
+            **asking.of(name),
+        )
+        failed += tell_failures(outcome.failures)
+        for folder in outcome.folders:
+            print(folder.path)
+    return FAILED if failed else 0
+
+
+def tell_failures(failures: Sequence[tuple[str, Any]]) -> int:
+    """Name the samples that failed; gives their number.
+
+    Args:
+        failures: of an outcome.
+    """
+    for name, failure in failures:
+        print(f"failed: {name} sample {failure.sample_id}: {failure.error}", file=sys.stderr)
+    if failures:
+        print(
+            f"{len(failures)} samples failed; the same command tries them again.", file=sys.stderr
+        )
+    return len(failures)
+
+
+def status(options: argparse.Namespace) -> int:
+    """Say how far the runs are.
+
+    Args:
+        options: with ``out``.
+    """
+    from vicoset.evaluate.records import states
+
+    found = states(options.out)
+    for state in found:
+        print(state)
+    return 0 if all(state.answered == state.total for state in found) else FAILED
+
+
+def merge(options: argparse.Namespace) -> int:
+    """Write the samples of whole runs.
+
+    Args:
+        options: with ``out`` and ``parquet``.
+    """
+    from vicoset.evaluate import folder, records
+
+    write = records.finalize if options.parquet else records.merge
+    refused: list[str] = []
+    for found in folder.folders(options.out):
+        try:
+            print(write(found))
+        except RunError as error:
+            refused.append(str(error))
+    for text in refused:
+        print(f"RunError: {text}", file=sys.stderr)
+    return REFUSED if refused else 0
+
+
+def task(name: str) -> Any:
+    """A task by name.
+
+    Args:
+        name: of the task.
+    """
+    return importlib.import_module("vicoset.evaluate.tasks").task(name)
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a list with commas.
+
+    Args:
+        text: of an option.
+    """
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def data_and_choices(
+    data: Sequence[str], choices: Sequence[str]
+) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """What ``--data`` and ``--choice`` say, by task.
+
+    Args:
+        data: TASK=PATH, each.
+        choices: TASK=KEY:VALUE,..., each; a task may be named more than once.
+    """
+    read: dict[str, dict[str, Any]] = {}
+    for text in choices:
+        for name, chosen in by_task([text], "--choice").items():
+            read.setdefault(name, {}).update(choice(one) for one in chosen.split(",") if one)
+    return by_task(data, "--data"), read
+
+
+def by_task(given: Sequence[str], option: str) -> dict[str, str]:
+    """``TASK=VALUE`` as pairs.
+
+    Args:
+        given: of an option that may be given more than once.
+        option: its name, for messages.
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise SettingError(
+                f"{option} {text!r}; allowed is TASK=VALUE, such as {option} pope=/data/pope."
+            )
+        found[name] = value
+    return found
+
+
+def choice(text: str) -> tuple[str, Any]:
+    """``key:value``; numbers, true and false are read as such.
+
+    Args:
+        text: of an option.
+    """
+    key, colon, value = text.partition(":")
+    if not colon:
+        raise SettingError(f"choice {text!r}; allowed is KEY:VALUE, such as parser:first-sentence.")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value

@@ -1,0 +1,201 @@
+"""``study``: run every method that a table compares, with one shared Full, and write the table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from vicoset.errors import RunError, SettingError, VicosetError
+from vicoset.evaluate import tabulate
+from vicoset.evaluate.commands import (
+    FAILED,
+    Asking,
+    add_model_arguments,
+    listed,
+    loaded,
+    tell_failures,
+)
+from vicoset.evaluate.entry import FULL
+from vicoset.evaluate.folder import Folder
+from vicoset.evaluate.method import Method, methods_of
+from vicoset.plan import Keep, names_in
+
+ALL = "all"
+KEEPS = {"fixed-k": "512,256,128,64", "hallucination": "256,128", "llava": "128,64"}
+STUDIES = ("fixed-k", "equal-work", "hallucination", "llava", "factorial", "message-pathway")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options.
+
+    Args:
+        parser: of the command.
+    """
+    parser.add_argument("kind", choices=STUDIES, metavar="KIND", help=", ".join(STUDIES))
+    add_model_arguments(parser)
+    add = parser.add_argument
+    add("--methods", default=ALL, help="plans instead of all that are known; commas between them")
+    add("--also", default="", help="plans beside those")
+    add("--without", default="", help="plans, or selectors, to leave out")
+    add("--keeps", help="budgets; of GMC where others get equal work")
+    add("--seeds", default="0,1,2", help="for the plans that draw")
+    add("--images", type=int, help="pictures of every kind, for tinybench")
+    add("--dry-run", action="store_true", help="list the methods and stop")
+    tabulate.add_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the study and write its table.
+
+    Args:
+        options: of the command.
+    """
+    from vicoset.evaluate import identity
+
+    if options.images is not None:
+        tiny = [name for name in listed(options.tasks) if name.startswith("tinybench")]
+        if not tiny:
+            raise SettingError(
+                f"--images {options.images} with the tasks {options.tasks}; allowed is tinybench "
+                "or one of its parts. Use --limit for others."
+            )
+        options.choice += [f"{name}=images:{options.images}" for name in tiny]
+    model, processor = loaded(options)
+    asking = Asking(options)
+    depth = identity.depth(model)
+    plans = plans_of(options, depth)
+    plans, refused = possible(model, processor, plans, options)
+    for line in refused:
+        print(f"left out: {line}", file=sys.stderr)
+    methods = methods_for(options, plans, depth, lambda: tokens_of(model, processor, asking))
+    if options.dry_run:
+        print("\n".join(method.label for method in methods))
+        return 0
+    folders, failed = _work(model, processor, asking, methods)
+    tabulate.write(options, folders, refused)
+    return FAILED if failed else 0
+
+
+def _work(
+    model: Any, processor: Any, asking: Asking, methods: Sequence[Method]
+) -> tuple[list[Folder], int]:
+    """Answer what is missing; gives the runs' folders and the number of failures."""
+    from vicoset.evaluate.runner import evaluate
+
+    folders, failed = [], 0
+    for name in asking.tasks:
+        outcome = evaluate(model, processor, methods=methods, **asking.of(name))
+        failed += tell_failures(outcome.failures)
+        folders += list(outcome.folders)
+    return folders, failed
+
+
+def plans_of(options: argparse.Namespace, depth: int) -> list[str]:
+    """The plans that a study runs beside Full.
+
+    Args:
+        options: of the command.
+        depth: L.
+    """
+    from vicoset.evaluate.tables.lineup import GMC, lineup
+    from vicoset.evaluate.tables.pathway import ends
+    from vicoset.methods import interventions
+
+    if options.kind == "factorial":
+        cells = [interventions.factorial(at, tabulate.factors(options)) for at in options.at]
+        found = [plan for one in cells for plan in one]
+    elif options.kind == "message-pathway":
+        found = [plan for at in options.at for plan in ends(at)]
+    elif options.methods == ALL:
+        found = [one.plan for one in lineup(depth)]
+    else:
+        found = [*GMC, *names_in(options.methods)]
+    out = set(listed(options.without))
+    found = [*found, *names_in(options.also)]
+    return [p for p in dict.fromkeys(found) if p != FULL and not {p, _head(p)} & out]
+
+
+def _head(plan: str) -> str:
+    return plan.partition("@")[0].partition("+")[0].partition("[")[0]
+
+
+def possible(
+    model: Any, processor: Any, plans: Sequence[str], options: argparse.Namespace
+) -> tuple[list[str], list[str]]:
+    """The plans that this model can run, and for the others why not.
+
+    Args:
+        model: loaded.
+        processor: of the model.
+        plans: names.
+        options: of the command.
+    """
+    from vicoset.api import compress
+
+    found, refused = [], []
+    for plan in plans:
+        try:
+            compress(
+                model,
+                plan,
+                1.0,
+                prefix=options.prefix,
+                allow_uncertified=options.allow_uncertified,
+                processor=processor,
+            )
+        except VicosetError as error:
+            refused.append(f"{plan}: {error}")
+        else:
+            found.append(plan)
+    if not found:
+        raise RunError(f"no plan is left to run: {'; '.join(refused)}")
+    return found, refused
+
+
+def methods_for(
+    options: argparse.Namespace, plans: Sequence[str], depth: int, tokens: Any
+) -> list[Method]:
+    """Full and every plan with its budgets and seeds.
+
+    Args:
+        options: of the command.
+        plans: names.
+        depth: L.
+        tokens: gives N, asked for only where budgets depend on it.
+    """
+    from vicoset.evaluate.tables.equal import pairs, targets
+    from vicoset.evaluate.tables.lineup import GMC
+
+    seeds = [int(seed) for seed in listed(options.seeds)]
+    keeps = listed(options.keeps or KEEPS.get(options.kind, "128"))
+    if options.kind != "equal-work":
+        budgets = [Keep.read(text) for text in keeps]
+        return methods_of([FULL, *plans], budgets, depth, seeds)
+    found = methods_of([FULL, *GMC], [int(k) for k in keeps], depth, seeds)
+    goals = targets(GMC, [int(k) for k in keeps], tokens(), depth)
+    others = [plan for plan in plans if plan not in GMC]
+    for keys in pairs(goals, others, tokens(), depth).values():
+        for key in keys:
+            found += methods_of([key.plan], [int(key.keep)], depth, seeds)
+    return list(dict.fromkeys(found))
+
+
+def tokens_of(model: Any, processor: Any, asking: Asking) -> int:
+    """N of the first question.
+
+    Args:
+        model: loaded.
+        processor: of the model.
+        asking: the tasks.
+    """
+    from vicoset.evaluate.answering import Model
+    from vicoset.evaluate.blocks import Block
+
+    given = asking.of(asking.tasks[0])
+    item = given["task"].load(given["data"], **given["choices"])[0]
+    asked = Model(model, processor)
+    inputs, _ = asked.prepare(Block(0, (item,)))
+    row = asked.generate(Method(), inputs, 1)[0]
+    return row.record.tokens

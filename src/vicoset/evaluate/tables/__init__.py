@@ -1,0 +1,28 @@
+"""Tables out of records: one function per kind, each giving its panels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from vicoset.evaluate.tables.comparison import Options
+from vicoset.evaluate.tables.equal import equal_work
+from vicoset.evaluate.tables.factorial import factorial_effects
+from vicoset.evaluate.tables.fixed import fixed_k
+from vicoset.evaluate.tables.hallucination import hallucination
+from vicoset.evaluate.tables.pathway import message_pathway
+from vicoset.evaluate.tables.records import Found, find
+from vicoset.evaluate.tables.table import Table
+
+__all__ = ["KINDS", "Options", "Table", "find"]
+
+Make = Callable[[Found, Sequence[str], Options], list[Table]]
+KINDS: dict[str, Make] = {
+    "fixed-k": fixed_k,
+    "equal-work": equal_work,
+    "hallucination": hallucination,
+    "llava": functools.partial(fixed_k, name="llava"),
+    "factorial": factorial_effects,
+    "message-pathway": message_pathway,
+}
+"""Kind of a table -> what makes it."""

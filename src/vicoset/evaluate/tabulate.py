@@ -1,0 +1,133 @@
+"""``table``: a table from records, as Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vicoset.errors import SettingError
+from vicoset.evaluate.commands import listed
+from vicoset.evaluate.folder import Folder
+from vicoset.evaluate.statistics.study import REPLICATES, SEED
+
+FORMS = {"markdown": "md", "csv": "csv", "latex": "tex"}
+POINTS = "gmc-h2,gmc-l16"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options.
+
+    Args:
+        parser: of the command.
+    """
+    parser.add_argument("kind", metavar="KIND", help="fixed-k, equal-work, factorial, ...")
+    parser.add_argument("out", type=Path, help="directory of the runs")
+    parser.add_argument("--tasks", default="", help="only these; all that Full answered by default")
+    parser.add_argument("--model-name", default="", help="where runs of several models lie there")
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that ``study`` and ``table`` share.
+
+    Args:
+        parser: of a command.
+    """
+    add = parser.add_argument
+    add("--to", type=Path, help="write TO.md, TO.csv and TO.tex; else Markdown is printed")
+    add("--format", choices=tuple(FORMS), default="markdown", help="of what is printed")
+    add("--replicates", type=int, default=REPLICATES, help="of the bootstrap")
+    add("--seed", type=int, default=SEED, help="of the bootstrap")
+    add("--unit", default="unit", help="what is resampled: unit (the task's own) or sample")
+    add("--alternative", default="two-sided", help="of the tests: two-sided, greater or less")
+    add("--reference", default="gmc-h2", help="plan that the others are compared with")
+    add("--paper", default="auto", choices=("auto", "always", "never"), help="printed numbers")
+    add("--at", default=POINTS, type=listed, help="points of factorial and message-pathway")
+    add("--factors", default="", help="of factorial: message, history, population, ...")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write a table from records.
+
+    Args:
+        options: of the command.
+    """
+    write(options, None, ())
+    return 0
+
+
+def factors(options: argparse.Namespace) -> tuple[str, ...]:
+    """The factors of a design.
+
+    Args:
+        options: of a command.
+    """
+    from vicoset.evaluate.tables.factorial import DESIGN
+
+    return tuple(listed(options.factors)) or DESIGN
+
+
+def write(
+    options: argparse.Namespace, folders: Sequence[Folder] | None, notes: Sequence[str]
+) -> None:
+    """Make the table and print or store it.
+
+    Args:
+        options: of ``table`` or ``study``.
+        folders: the runs, where they are known; all below ``out`` otherwise.
+        notes: methods that were left out, and why.
+    """
+    made = tables(options, folders)
+    if notes:
+        more = tuple(f"left out: {note}" for note in notes)
+        made[0] = replace(made[0], notes=(*made[0].notes, *more))
+    if options.to is None:
+        print("\n".join(getattr(table, options.format)() for table in made))
+        return
+    options.to.parent.mkdir(parents=True, exist_ok=True)
+    for form, ending in FORMS.items():
+        if form == "csv":
+            for number, table in enumerate(made):
+                part = "" if not number else f"-{table.name}"
+                _store(options.to.with_name(f"{options.to.name}{part}.csv"), table.csv())
+            continue
+        text = "\n".join(getattr(table, form)() for table in made)
+        _store(options.to.with_name(f"{options.to.name}.{ending}"), text)
+
+
+def tables(options: argparse.Namespace, folders: Sequence[Folder] | None) -> list[Any]:
+    """The panels of a table.
+
+    Args:
+        options: of ``table`` or ``study``.
+        folders: the runs, where they are known.
+    """
+    from vicoset.evaluate.tables import KINDS, Options, find
+    from vicoset.evaluate.tables.factorial import factorial_effects
+    from vicoset.evaluate.tables.pathway import message_pathway
+
+    if options.kind not in KINDS:
+        raise SettingError(f"table {options.kind!r}; allowed are {', '.join(KINDS)}.")
+    tasks = listed(options.tasks)
+    found = find(options.out, tasks, getattr(options, "model_name", ""), folders)
+    how = Options(
+        replicates=options.replicates,
+        seed=options.seed,
+        unit=options.unit,
+        alternative=options.alternative,
+        reference=options.reference,
+        paper=options.paper,
+    )
+    if options.kind == "factorial":
+        return factorial_effects(found, tasks, how, options.at, factors(options))
+    if options.kind == "message-pathway":
+        return message_pathway(found, tasks, how, options.at)
+    return KINDS[options.kind](found, tasks, how)
+
+
+def _store(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    print(path)

@@ -10,10 +10,20 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vicoset.api import Run, compress, load
+    from vicoset.api import Run, compress, downsample, load
     from vicoset.plan import Keep, Plan, Stage, plan_named
 
-__all__ = ["Keep", "Plan", "Run", "Stage", "__version__", "compress", "load", "plan_named"]
+__all__ = [
+    "Keep",
+    "Plan",
+    "Run",
+    "Stage",
+    "__version__",
+    "compress",
+    "downsample",
+    "load",
+    "plan_named",
+]
 
 try:
     __version__ = version("vicoset")
@@ -23,6 +33,7 @@ except PackageNotFoundError:  # a source tree that is on the path without being 
 _HOMES = {
     "Run": "vicoset.api",
     "compress": "vicoset.api",
+    "downsample": "vicoset.api",
     "load": "vicoset.api",
     "Keep": "vicoset.plan",
     "Plan": "vicoset.plan",

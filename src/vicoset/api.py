@@ -13,11 +13,12 @@ from vicoset.plan import Keep, Plan, plan_named
 from vicoset.runtime.checkpoint import load
 from vicoset.runtime.checks import check_top
 from vicoset.runtime.compact import Compaction, Watch
+from vicoset.runtime.downsample import Downsample
 from vicoset.runtime.engine import AUDITS, PREFIXES, Engine, depth_of
 from vicoset.runtime.record import Record, Records
 from vicoset.runtime.record_lines import append
 
-__all__ = ["Compaction", "Run", "compress", "load"]
+__all__ = ["Compaction", "Run", "compress", "downsample", "load"]
 
 
 class Run:
@@ -161,3 +162,18 @@ def compress(
             companions=companions,
         )
     )
+
+
+def downsample(model: Any, processor: Any, keep: Keep | int | float = 128) -> Downsample:
+    """The control that makes the images themselves smaller, until their grids have K cells.
+
+    ``small.encode(chats)`` gives inputs and says which grids there are; inside
+    ``with small.attached():`` the model takes them.
+
+    Args:
+        model: a stock model.
+        processor: of the model.
+        keep: the budget of each prompt: ``Keep``, an int (a count) or a float (a fraction).
+    """
+    check_top(model)
+    return Downsample(model, processor, keep)

@@ -19,6 +19,7 @@ from vicoset.evaluate.entry import Entry
 from vicoset.evaluate.method import Method
 from vicoset.evaluate.task import Item, Task
 from vicoset.plan import Keep, plan_named
+from vicoset.runtime.downsample import templated
 from vicoset.runtime.record import Record
 
 VERSION = "1"  # changes when the way of asking changes; part of a run's identity
@@ -88,14 +89,7 @@ class Model:
         Args:
             chats: with their images, in the form of the chat template.
         """
-        return self.processor.apply_chat_template(
-            list(chats) if len(chats) > 1 else chats[0],
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            return_tensors="pt",
-            padding=True,
-        )
+        return templated(self.processor, chats)
 
     def answers(self, task: Task, method: Method) -> Callable[[Block, Any], Sequence[Entry]]:
         """A function from a prepared block to its entries.
@@ -107,7 +101,9 @@ class Model:
 
         def answer(block: Block, prepared: Any) -> list[Entry]:
             inputs, preparing = prepared
-            rows = self.generate(method, inputs, block.items[0].limit)
+            rows = method.answers(
+                self, lambda: [chat_of(item) for item in block.items], inputs, block.items[0].limit
+            )
             return [
                 self._entry(task, method, item, block.first + place, row, preparing / len(rows))
                 for place, (item, row) in enumerate(zip(block.items, rows, strict=True))
@@ -116,8 +112,9 @@ class Model:
         return answer
 
     def _context(self, method: Method) -> AbstractContextManager[Run]:
-        plan = plan_named("random+drop@0", 1) if method.plan is None else method.plan
-        keep = Keep(fraction=1.0) if method.keep is None else method.keep
+        plan, keep = plan_named("random+drop@0", 1), Keep(fraction=1.0)
+        if method.plan is not None:
+            plan, keep = method.plan, method.keep or keep
         return compress(self.model, plan, keep, **self._options)
 
     @torch.inference_mode()

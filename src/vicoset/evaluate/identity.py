@@ -72,7 +72,8 @@ def of_method(method: Method, prefix: str, settings: Settings | None) -> dict[st
         settings: the method's numbers.
     """
     if method.plan is None:
-        return method.facts()
+        code = {"code": fingerprint.of_code(method.modules)} if method.modules else {}
+        return {**method.facts(), **code}
     made = [m for stage in method.plan.stages for m in (stage.selector, stage.realiser)]
     roots = ["vicoset.runtime.engine", *(type(one).__module__ for one in made)]
     return {

@@ -1,14 +1,19 @@
-"""The methods of a comparison: Full, and plans with their budgets and seeds."""
+"""The methods of a comparison: Full, plans with their budgets and seeds, and smaller images."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vicoset.errors import PlanError
 from vicoset.evaluate.entry import FULL
 from vicoset.plan import Keep, Plan, plan_named
+from vicoset.runtime import downsample
+
+if TYPE_CHECKING:
+    from vicoset.evaluate.answering import Answer, Model
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,82 @@ class Method:
             return {"plan": FULL}
         return {"plan": self.plan.digest(), "keep": self.requested}
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Code of a method without a plan that answers depend on."""
+        return ()
+
+    def answers(
+        self, asked: Model, chats: Callable[[], Sequence[Any]], inputs: Any, limit: int
+    ) -> list[Answer]:
+        """An answer per prompt.
+
+        Args:
+            asked: the model.
+            chats: gives the prompts, images and all.
+            inputs: the prompts as the model takes them.
+            limit: most new tokens.
+        """
+        return asked.generate(self, inputs, limit)
+
+
+@dataclass(frozen=True)
+class Downsampled(Method):
+    """The control whose images are made smaller, see :mod:`vicoset.runtime.downsample`."""
+
+    @property
+    def name(self) -> str:
+        """Its name for tables."""
+        return downsample.NAME
+
+    @property
+    def asked(self) -> str:
+        """Its name in the place of a plan's."""
+        return downsample.NAME
+
+    @property
+    def requested(self) -> str:
+        """The budget as asked for."""
+        return str(self.keep)
+
+    @property
+    def label(self) -> str:
+        """``downsample-k128``."""
+        return f"{self.name}-k{self.requested}"
+
+    def facts(self) -> dict[str, Any]:
+        """What an identity says of it."""
+        return {"plan": self.name, "keep": self.requested}
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Code that its answers depend on."""
+        return (downsample.__name__,)
+
+    def answers(
+        self, asked: Model, chats: Callable[[], Sequence[Any]], inputs: Any, limit: int
+    ) -> list[Answer]:
+        """An answer per prompt, whose images are prepared anew.
+
+        Args:
+            asked: the model.
+            chats: gives the prompts, images and all.
+            inputs: the prompts with the images as they came; not used.
+            limit: most new tokens.
+        """
+        assert self.keep is not None
+        start = time.perf_counter()
+        small = downsample.Downsample(asked.model, asked.processor, self.keep)
+        shrunk = small.encode(chats())
+        spent = round((time.perf_counter() - start) / len(shrunk.full), 6)
+        with small.attached():
+            rows = asked.generate(self, shrunk.inputs, limit)
+        records = shrunk.records([row.record for row in rows])
+        return [
+            row._replace(record=record, seconds={"prepare": spent, **row.seconds})
+            for row, record in zip(rows, records, strict=True)
+        ]
+
 
 def methods_of(
     plans: Sequence[str | Plan],
@@ -74,7 +155,7 @@ def methods_of(
     So are plans whose stages all have budgets of their own, which leave the run's nothing to say.
 
     Args:
-        plans: names such as "full", "gmc-h2", "random+drop@2", or plans.
+        plans: names such as "full", "downsample", "gmc-h2", "random+drop@2", or plans.
         keeps: budgets.
         depth: L, blocks of the decoder.
         seeds: for the plans that draw.
@@ -83,6 +164,9 @@ def methods_of(
     for given in plans:
         if given == FULL:
             made.append(Method())
+            continue
+        if given == downsample.NAME:
+            made += [_downsampled(Keep.parse(keep)) for keep in keeps]
             continue
         plan = plan_named(given, depth) if isinstance(given, str) else given
         drawn = [(None, plan)] if not _draws(plan) else [(s, _seeded(plan, s)) for s in seeds]
@@ -94,6 +178,12 @@ def methods_of(
             )
         made += [Method(plan, keep, seed) for keep in budgets for seed, plan in drawn]
     return list(dict.fromkeys(made))
+
+
+def _downsampled(keep: Keep) -> Method:
+    """The control, or an error that says which budgets it has."""
+    downsample.check(keep)
+    return Downsampled(keep=keep)
 
 
 def budget_of(text: str) -> Keep:

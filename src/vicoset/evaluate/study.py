@@ -132,19 +132,17 @@ def possible(
         plans: names.
         options: of the command.
     """
-    from vicoset.api import compress
+    from vicoset.api import compress, downsample
+    from vicoset.runtime.downsample import NAME
 
+    more = {"prefix": options.prefix, "allow_uncertified": options.allow_uncertified}
     found, refused = [], []
     for plan in plans:
         try:
-            compress(
-                model,
-                plan,
-                1.0,
-                prefix=options.prefix,
-                allow_uncertified=options.allow_uncertified,
-                processor=processor,
-            )
+            if plan == NAME:
+                downsample(model, processor, 1.0)
+            else:
+                compress(model, plan, 1.0, processor=processor, **more)
         except VicosetError as error:
             refused.append(f"{plan}: {error}")
         else:

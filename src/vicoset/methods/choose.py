@@ -64,7 +64,16 @@ def quotas(scene: Scene, keep: int) -> list[int]:
         keep: K.
     """
     check_keep(scene, keep)
-    sizes = torch.bincount(scene.image_ids.cpu(), minlength=scene.images).tolist()
+    return dealt(torch.bincount(scene.image_ids.cpu(), minlength=scene.images).tolist(), keep)
+
+
+def dealt(sizes: list[int], keep: int) -> list[int]:
+    """K_i of images with so many tokens each, see :func:`quotas`.
+
+    Args:
+        sizes: N_i, from 1 on.
+        keep: K, from the number of images to the sum of the sizes.
+    """
     spare, room = keep - len(sizes), sum(sizes) - len(sizes)
     shares = [divmod(spare * (size - 1), max(room, 1)) for size in sizes]
     given = [1 + whole for whole, _ in shares]

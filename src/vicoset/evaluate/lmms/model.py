@@ -185,8 +185,9 @@ class Vicoset(lmms):  # type: ignore[misc]
             return [_result(store.get(key)) for key in keys]
         if not asks:
             return []
-        inputs = self._asked.encode([ask.chat for ask in asks])
-        rows = self._asked.generate(self._method, inputs, asks[0].limit)
+        chats = [ask.chat for ask in asks]
+        inputs = self._asked.encode(chats)
+        rows = self._method.answers(self._asked, lambda: chats, inputs, asks[0].limit)
         lines = []
         for ask, key, row in zip(asks, keys, rows, strict=True):
             about = {"key": key, "task": ask.task, "doc_id": ask.doc_id, "raw": row.text}

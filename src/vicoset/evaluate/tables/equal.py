@@ -9,7 +9,7 @@ from vicoset.errors import PlanError, RunError, VicosetError
 from vicoset.evaluate.statistics import Estimate
 from vicoset.evaluate.tables import printed
 from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options, cell
-from vicoset.evaluate.tables.lineup import ALWAYS, GMC, lineup
+from vicoset.evaluate.tables.lineup import ALWAYS, GMC, costed, lineup
 from vicoset.evaluate.tables.records import FULL_KEY, Found, Key
 from vicoset.evaluate.tables.rows import COST, COSTS, METHOD, QUERY_AWARE, command, costs, described
 from vicoset.evaluate.tables.table import Column, Row, Table, Value
@@ -60,7 +60,7 @@ def budget(name: str, target: int, tokens: int, depth: int) -> int | None:
         depth: L.
     """
     try:
-        return equal_budget(plan_named(name, depth), target, tokens, depth).tokens
+        return equal_budget(plan_named(costed(name), depth), target, tokens, depth).tokens
     except PlanError:
         return None
 
@@ -179,7 +179,7 @@ def _full(both: Comparison, estimates: Mapping[str, Estimate]) -> Row:
 
 def _is_plan(plan: str, depth: int) -> bool:
     try:
-        plan_named(plan, depth)
+        plan_named(costed(plan), depth)
     except VicosetError:
         return False
     return True

@@ -10,10 +10,11 @@ from vicoset.evaluate.entry import FULL
 from vicoset.methods import registry
 from vicoset.methods.base import About
 from vicoset.plan import PRESETS, Plan, plan_named
+from vicoset.runtime import downsample
 
 CONTROL_BOUNDARY = 2  # where controls compress: GMC-H2's place, so that they cost the same
 GMC = ("gmc-h2", "gmc-l16")
-ALWAYS = ("random+drop@2", "grid+drop@2", "downsample")  # rows that no table leaves out
+ALWAYS = ("random+drop@2", "grid+drop@2", downsample.NAME)  # rows that no table leaves out
 
 
 class Member(NamedTuple):
@@ -34,15 +35,30 @@ class Member(NamedTuple):
     control: bool
 
 
+WITHOUT_PLAN = {
+    FULL: Member(FULL, "Full", False, (), False),
+    downsample.NAME: Member(downsample.NAME, downsample.ABOUT.title, False, (0,), True),
+}
+
+
+def costed(name: str) -> str:
+    """The plan that costs what a row costs: smaller images cost what a stage at the input does.
+
+    Args:
+        name: of a row.
+    """
+    return "random+drop@0" if name == downsample.NAME else name
+
+
 def member(name: str, depth: int) -> Member:
     """What is known of a plan by its name.
 
     Args:
-        name: of a plan, or "full".
+        name: of a plan, "full" or "downsample".
         depth: L.
     """
-    if name == FULL:
-        return Member(FULL, "Full", False, (), False)
+    if name in WITHOUT_PLAN:
+        return WITHOUT_PLAN[name]
     plan = plan_named(name, depth)
     selectors = [stage.selector for stage in plan.stages]
     abouts = [about for one in selectors if (about := getattr(one, "about", None)) is not None]
@@ -56,7 +72,7 @@ def member(name: str, depth: int) -> Member:
 
 
 def lineup(depth: int) -> list[Member]:
-    """All presets, then every selector that no preset names, each where its method acts.
+    """All presets, every selector that no preset names, each where its method acts; downsample.
 
     Controls compress before block 2 and delete, as GMC-H2's place asks; other selectors act where
     the released method does, and merge where it merges.
@@ -70,7 +86,7 @@ def lineup(depth: int) -> list[Member]:
         if name not in named:
             written = f"{name}+{_realiser(name)}@{min(_place(name), depth - 1)}"
             names.append(written)
-    members = [member(name, depth) for name in dict.fromkeys(names)]
+    members = [member(name, depth) for name in dict.fromkeys([*names, downsample.NAME])]
     return sorted(members, key=lambda one: (one.plan not in GMC, one.control))
 
 

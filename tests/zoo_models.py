@@ -45,7 +45,12 @@ def qwen2_5_vl(text: dict[str, Any]) -> Built:
 
     config = Qwen2_5_VLConfig(
         text_config=text_part(text, rope_scaling=dict(MROPE)),
-        vision_config=raster_tower(window_size=16, fullatt_block_indexes=[1], tokens_per_second=2),
+        vision_config=raster_tower(
+            window_size=16,
+            fullatt_block_indexes=[1],
+            tokens_per_second=2,
+            out_hidden_size=text.get("hidden_size", 64),
+        ),
         image_token_id=IMAGE,
         video_token_id=VIDEO,
         **MARKERS,

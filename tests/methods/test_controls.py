@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.core.helpers import refused
+from tests.methods.parts import greedy
 from tests.methods.scenes import random_scene
 from vicoset.errors import SettingError
 from vicoset.methods import registry
@@ -21,17 +22,6 @@ KEEPS = [3, 4, 11, 30]
 def select(method, scene, keep):
     made = registry.selector(method) if isinstance(method, str) else method
     return made.select(scene, keep).indices.tolist()
-
-
-def greedy(ids, keep, score):
-    """Pick the best token; what is left goes to images without a carrier when it has to."""
-    picked = []
-    while len(picked) < keep:
-        bare = set(ids) - {ids[v] for v in picked}
-        forced = len(bare) >= keep - len(picked)
-        allowed = [v for v in range(len(ids)) if v not in picked and (not forced or ids[v] in bare)]
-        picked.append(max(allowed, key=lambda v: (score(v, picked), -v)))
-    return sorted(picked)
 
 
 def geometry(scene):

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from tests.methods.lent import COMPANIONS, Words
-from tests.runtime.helpers import compressed, logits, model_of, prompt
+from tests.methods.lent import Words, companions, model_for
+from tests.runtime.helpers import compressed, logits, prompt
 from vicoset.errors import VicosetError
 from vicoset.methods import registry
 from vicoset.methods.base import CURRENT, PREVIOUS, VIEWS, Tower
@@ -29,11 +29,20 @@ SELECTORS = registry.names().selectors
 # Methods that spread over the image, or deal the budget out to images, by definition: equal tokens
 # are no reason to take the first.
 SPREADING = {
-    *("gmc", "grid", "random", "visionzip", "visionzip-mean", "visionzip-dominant", "vispruner"),
+    *(
+        "gmc",
+        "grid",
+        "holov",
+        "random",
+        "visionzip",
+        "visionzip-mean",
+        "visionzip-dominant",
+        "vispruner",
+    ),
     *("tome", "apet", "apet-states", "vlm-pruner"),
 }
 # (method, family) -> what the refusal names instead.
-REFUSED: dict[tuple[str, str], str] = {}
+REFUSED: dict[tuple[str, str], str] = {("cdpruner", "qwen2_5_vl"): "cdpruner-style"}
 RUNS = [
     (name, family) for name in SELECTORS for family in FAMILIES if (name, family) not in REFUSED
 ]
@@ -60,12 +69,12 @@ class Caught:
 
 def run(name: str, family: str, rows: list[int], boundary: int) -> list[Any]:
     """(scene, K, answer) of every row, each realised as the method's released form does."""
-    model = model_of(family)
+    model = model_for(name, family)
     about = getattr(registry.selector(name), "about", None)
     realiser = registry.realiser("merge" if about and about.merges else "drop")
     Caught.seen.clear()
     plan = Plan("caught", (Stage(boundary, Caught(name), realiser),))
-    with compressed(model, plan, KEEP, processor=Words(), companions=COMPANIONS):
+    with compressed(model, plan, KEEP, processor=Words(), companions=companions()):
         found = logits(model, prompt(model, family, rows, SEED))
     assert bool(found.isfinite().all())
     return list(Caught.seen)

@@ -63,24 +63,42 @@ class Picks:
         """[1] the open token with the largest score; NaN and -inf rank last.
 
         Args:
-            scores: [N].
+            scores: [N], floats, or whole numbers that are not negative.
         """
-        least = torch.finfo(scores.dtype).min
-        ranked = scores.nan_to_num(nan=least, neginf=least)
-        return self.add(ranked.masked_fill(~self.open(), -torch.inf).argmax(0, keepdim=True))
+        return self.add(self._ranked(scores).argmax(0, keepdim=True))
 
-    def add(self, token: Tensor) -> Tensor:
-        """[1] the same token, taken.
+    def take_best(self, scores: Tensor, count: int) -> None:
+        """Take the open tokens with the largest scores, as ``count`` calls of :meth:`take` would.
 
         Args:
-            token: [1] index of an open token.
+            scores: [N], as for :meth:`take`.
+            count: how many.
         """
-        self.free.index_fill_(0, token, False)
         if len(self._bare) > 1:
-            self._bare.index_fill_(0, self._ids[token].long(), False)
-        self._taken.append(token)
-        self._left -= 1
-        return token
+            for _ in range(count):
+                self.take(scores)
+        elif count:
+            self.add(self._ranked(scores).argsort(descending=True, stable=True)[:count])
+
+    def add(self, tokens: Tensor) -> Tensor:
+        """[T] the same tokens, taken.
+
+        Args:
+            tokens: [T] indices of open tokens.
+        """
+        self.free.index_fill_(0, tokens, False)
+        if len(self._bare) > 1:
+            self._bare.index_fill_(0, self._ids[tokens].long(), False)
+        self._taken.append(tokens)
+        self._left -= len(tokens)
+        return tokens
+
+    def _ranked(self, scores: Tensor) -> Tensor:
+        """The scores, where tokens that are not open rank behind everything."""
+        if not scores.is_floating_point():
+            return scores.masked_fill(~self.open(), -1)
+        least = torch.finfo(scores.dtype).min
+        return scores.nan_to_num(nan=least, neginf=least).masked_fill(~self.open(), -torch.inf)
 
     def order(self) -> Tensor:
         """[K] the picks in the order in which they were made."""
@@ -109,12 +127,3 @@ def farthest_first(
     while picks.left:
         nearest = torch.maximum(nearest, cosines(picks.take(-nearest)))
     return picks, nearest
-
-
-def cosine_rows(rows: Tensor) -> Callable[[Tensor], Tensor]:
-    """[1] index -> [N] cosines to that row, each a pass over the rows.
-
-    Args:
-        rows: [N, d], of length 1.
-    """
-    return lambda token: steady((rows @ rows.index_select(0, token).mT).squeeze(1))

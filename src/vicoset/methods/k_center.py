@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from vicoset.core import checks
 from vicoset.methods.base import About, Scene, Selection
-from vicoset.methods.greedy import cosine_rows, farthest_first, unit
+from vicoset.methods.cosines import Cosines
+from vicoset.methods.greedy import farthest_first
 from vicoset.methods.registry import register_selector
 
 
@@ -38,5 +39,5 @@ class KCenter:
     def select(self, scene: Scene, keep: int) -> Selection:
         """Traverse until ``keep`` tokens are picked."""
         norms = checks.lift(scene.states, "states").norm(dim=1)
-        picks, nearest = farthest_first(scene, keep, norms, cosine_rows(unit(scene.states)))
+        picks, nearest = farthest_first(scene, keep, norms, Cosines(scene.states, keep).row)
         return Selection(picks.indices(), {"radius": 1.0 - nearest.amin()})

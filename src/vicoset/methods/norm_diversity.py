@@ -11,7 +11,8 @@ from torch import Tensor
 from vicoset.core import checks
 from vicoset.errors import SettingError
 from vicoset.methods.base import About, Scene, Selection
-from vicoset.methods.greedy import Picks, cosine_rows, steady, unit
+from vicoset.methods.cosines import Cosines
+from vicoset.methods.greedy import Picks, steady
 from vicoset.methods.registry import register_selector
 
 
@@ -53,7 +54,7 @@ class NormDiversity:
 
     def select(self, scene: Scene, keep: int) -> Selection:
         """Pick ``keep`` tokens, one after the other."""
-        cosines = cosine_rows(unit(scene.states))
+        cosines = Cosines(scene.states, keep).row
         size = self._sizes(scene.states)
         picks = Picks(scene, keep)
         nearest = cosines(picks.take(size))

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": _BELOW_METHODS,
     "runtime": {*_BELOW_RUNTIME, "models", "__version__"},
     "api": _BELOW_API,
-    "tiny": {"errors"},
+    "tiny": {"errors", "runtime"},
     "audit": _BELOW_CLI,
     "view": _BELOW_CLI,
     "evaluate": {*_BELOW_CLI, "tiny"},

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from vicoset.errors import UnreadableError, UnsupportedError, VicosetError
 from vicoset.models import processors
+from vicoset.models.processors import image_only_processor as image_only_processor
 
 
 class Loaded(NamedTuple):

@@ -1,1 +1,5 @@
-"""The bundled trained models, their processors and their benchmark."""
+"""Two small models trained from nothing, their benchmark, and how both were made."""
+
+from vicoset.tiny.load import directory, load_tiny
+
+__all__ = ["directory", "load_tiny"]

@@ -40,7 +40,7 @@ def evidence_boxes(scene: Scene, cells: tuple[tuple[int, int], ...], size: int) 
     """
     extent = scene.side * size
     stamps = {(m.row, m.column): m for m in scene.marks if isinstance(m, (Glyph, Blob))}
-    tops = {_top(m): m for m in scene.marks if isinstance(m, Panel) and _is_bar(m)}
+    tops = {_top(m): m for m in scene.marks if isinstance(m, Panel) and is_bar(m)}
     found = []
     for cell in cells:
         box = _ink(stamps[cell], size) if cell in stamps else _within(tops[cell], cell, size)
@@ -63,7 +63,7 @@ def _ink(mark: Glyph | Blob, size: int) -> Box:
     return Box(top + int(rows[0]), left + int(columns[0]), *ends)
 
 
-def _is_bar(panel: Panel) -> bool:
+def is_bar(panel: Panel) -> bool:
     """A bar begins in the middle of a cell and is narrower than one; no other panel is both."""
     top, left, bottom, right = panel.edges
     narrow = left // UNITS == (right - 1) // UNITS

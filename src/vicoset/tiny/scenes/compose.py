@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,7 @@ def make_scene(
     split: str,
     asked: dict[str, int],
     size: tuple[int, int] | None = None,
+    crowd: tuple[int, int] = document.CROWD,
 ) -> Scene:
     """The scene of a name.
 
@@ -48,6 +50,7 @@ def make_scene(
         split: one of ``SPLITS``; scenes of other splits are drawn again.
         asked: questions wanted per task; a scene that has fewer gives fewer.
         size: smallest and largest side of the square that holds the content; the page by default.
+        crowd: fewest and most entries on a document of 36 x 36 cells.
     """
     for attempt in range(10_000):
         dice = Dice(f"{name}/{attempt}")
@@ -55,7 +58,7 @@ def make_scene(
         extent = side if size is None else dice.between(*size)
         span = Span(dice.below(side - extent + 1), dice.below(side - extent + 1), extent)
         clutter.panels(dice, scene)
-        facts = _compose(dice, scene, span)
+        facts = _compose(dice, scene, span, crowd)
         clutter.words(dice, scene, dice.between(4, 12) / 100, numbers=kind != "document")
         if split_of(scene) == split:
             scene.questions = _ask(Dice(f"{name}/ask"), kind, facts, asked)
@@ -63,9 +66,9 @@ def make_scene(
     raise AssertionError(f"no {split} scene in 10,000 draws of {name}")
 
 
-def _compose(dice: Dice, scene: Scene, span: Span) -> list[Any]:
+def _compose(dice: Dice, scene: Scene, span: Span, crowd: tuple[int, int]) -> list[Any]:
     makers: dict[str, Callable[[Dice, Scene, Span], list[Any]]] = {
-        "document": document.compose,
+        "document": functools.partial(document.compose, crowd=crowd),
         "table": table.compose,
         "chart": chart.compose,
         "objects": objects.compose,

@@ -11,6 +11,7 @@ from vicoset.tiny.scenes.span import Span
 
 FORMS = ("What is the value of {key}?", "What does {key} say?", "Read {key}.")
 LENGTH = 6  # cells of an entry
+CROWD = (20, 42)
 
 
 class Entry(NamedTuple):
@@ -22,10 +23,17 @@ class Entry(NamedTuple):
     column: int
 
 
-def compose(dice: Dice, scene: Scene, span: Span) -> list[Entry]:
-    """Scatter entries with different keys."""
+def compose(dice: Dice, scene: Scene, span: Span, crowd: tuple[int, int] = CROWD) -> list[Entry]:
+    """Scatter entries with different keys.
+
+    Args:
+        dice: to draw from.
+        scene: to write on.
+        span: where.
+        crowd: fewest and most entries of 36 x 36 cells; a smaller span has its share of them.
+    """
     entries: list[Entry] = []
-    wanted = max(2, span.size * span.size * dice.between(20, 42) // 1296)
+    wanted = max(2, span.size * span.size * dice.between(*crowd) // 1296)
     keys = dice.sample([a + b for a in LETTERS for b in LETTERS if a != b], wanted)
     for _ in range(wanted * 12):
         if len(entries) == wanted:

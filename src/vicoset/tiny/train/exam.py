@@ -12,7 +12,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from vicoset.tiny.train import forward, losses
 from vicoset.tiny.train.pages import Batch, slot_of
 
 CONDITIONS = ("picture", "another", "blank")
+TOGETHER = 24  # questions about the grey page in one forward
 
 
 class Answered(NamedTuple):
@@ -42,71 +43,61 @@ class Answered(NamedTuple):
     right: bool
 
 
-def exam(
-    model: Any, family: str, asked: Iterable[Item], conditions: Sequence[str]
-) -> Iterator[Answered]:
-    """Answer questions; those of a picture have to stand together.
+def exam(model: Any, family: str, asked: Sequence[Item]) -> Iterator[Answered]:
+    """Answer every question about its picture, about the next one of the kind, and about grey.
+
+    A picture is read once, for its own questions and for those of the one before it.
 
     Args:
         model: of the stock class, in any dtype.
         family: "qwen" or "llava".
         asked: the questions.
-        conditions: some of ``CONDITIONS``.
     """
     weights = dict(model.named_parameters())
-    groups = [list(g) for _, g in itertools.groupby(asked, key=lambda item: item.unit_id)]
-    others = _others([group[0] for group in groups])
-    for group in groups:
-        batch = _batch(group, family)
-        for condition in conditions:
-            pages = _pages(group[0], others[group[0].unit_id], condition)
-            with torch.inference_mode():
-                visual = _visual(model, family, weights, batch, pages)
-                logits = forward.answer_logits(model, family, weights, batch, visual)
-                _, right = losses.answer_loss(logits, batch)
-            for item, ok in zip(group, right[0].tolist(), strict=True):
-                yield Answered(item, condition, bool(ok))
+    for kind in dict.fromkeys(item.kind for item in asked):
+        mine = (item for item in asked if item.kind == kind)
+        groups = [list(group) for _, group in itertools.groupby(mine, key=lambda i: i.unit_id)]
+        for before, group in zip(groups[-1:] + groups[:-1], groups, strict=True):
+            right = answers(model, family, weights, pixels_of(group[0]), [*group, *before])
+            for number, (item, ok) in enumerate(zip([*group, *before], right, strict=True)):
+                yield Answered(item, "picture" if number < len(group) else "another", ok)
+    side = asked[0].resolution.pixels
+    grey = torch.full((1, side, side, 3), 127, dtype=torch.uint8)
+    for start in range(0, len(asked), TOGETHER):
+        some = asked[start : start + TOGETHER]
+        for item, ok in zip(some, answers(model, family, weights, grey, some), strict=True):
+            yield Answered(item, "blank", ok)
 
 
-def _others(firsts: list[Item]) -> dict[str, Item]:
-    """For every picture the next one of its kind."""
-    found: dict[str, Item] = {}
-    for kind in {item.kind for item in firsts}:
-        mine = [item for item in firsts if item.kind == kind]
-        found |= {a.unit_id: b for a, b in zip(mine, mine[1:] + mine[:1], strict=True)}
-    return found
+def pixels_of(item: Item) -> torch.Tensor:
+    """[1, side, side, 3] the picture of a question."""
+    return torch.from_numpy(np.array(item.pixels()))[None]
 
 
-def _pages(own: Item, other: Item, condition: str) -> torch.Tensor:
-    if condition == "blank":
-        side = own.resolution.pixels
-        return torch.full((1, side, side, 3), 127, dtype=torch.uint8)
-    pixels = (own if condition == "picture" else other).pixels()
-    return torch.from_numpy(np.array(pixels))[None]
+def answers(
+    model: Any, family: str, weights: forward.Weights, page: torch.Tensor, asked: Sequence[Item]
+) -> list[bool]:
+    """Which questions about a page are answered exactly.
 
-
-def _batch(group: list[Item], family: str) -> Batch:
-    """The questions of a picture in slots."""
-    slots = [slot_of(Question(item.task, item.question, item.answer, ()), family) for item in group]
-    nothing = torch.zeros(0)
-    return Batch(
-        torch.tensor([[slot[0] for slot in slots]]),
-        torch.tensor([[slot[1] for slot in slots]]),
-        torch.tensor([[slot[2] for slot in slots]]),
-        nothing,
-        nothing,
-        nothing,
-        torch.zeros(1, 2, dtype=torch.long),
-        nothing,
-    )
-
-
-def _visual(
-    model: Any, family: str, weights: forward.Weights, batch: Batch, pages: torch.Tensor
-) -> torch.Tensor:
-    if family == "qwen":
-        return forward.tower_of_qwen(model, weights, pages)
-    return forward.tower_of_llava(model, weights, pages, batch.offsets)
+    Args:
+        model: of the stock class.
+        family: "qwen" or "llava".
+        weights: of the model, by name.
+        page: [1, side, side, 3] uint8.
+        asked: the questions.
+    """
+    slots = [slot_of(Question(i.task, i.question, i.answer, ()), family) for i in asked]
+    columns = (torch.tensor([[slot[k] for slot in slots]]) for k in range(3))
+    nothing, corner = torch.zeros(0), torch.zeros(1, 2, dtype=torch.long)
+    batch = Batch(*columns, nothing, nothing, nothing, corner, page)
+    with torch.inference_mode():
+        if family == "qwen":
+            visual = forward.tower_of_qwen(model, weights, page)
+        else:
+            visual = forward.tower_of_llava(model, weights, page, corner)
+        logits = forward.answer_logits(model, family, weights, batch, visual)
+        _, right = losses.answer_loss(logits, batch)
+    return [bool(ok) for ok in right[0].tolist()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -121,7 +112,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("out", type=Path, help="file of JSON lines")
     add("--family", choices=configs.FAMILIES, default="qwen")
     add("--images", type=int, default=IMAGES, help=f"pictures per kind (default {IMAGES}, all)")
-    add("--conditions", default=",".join(CONDITIONS))
     options = parser.parse_args(argv)
     from transformers import AutoModelForImageTextToText
 
@@ -131,9 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     counts: dict[tuple[str, str], list[bool]] = {}
     began = shown = time.monotonic()
     with options.out.open("w", encoding="utf-8") as file:
-        conditions = options.conditions.split(",")
-        total = len(asked) * len(conditions)
-        for number, answered in enumerate(exam(model, options.family, asked, conditions), 1):
+        total = len(asked) * len(CONDITIONS)
+        for number, answered in enumerate(exam(model, options.family, asked), 1):
             item, condition, right = answered
             line = {"item": item.item_id, "task": item.task, "condition": condition, "right": right}
             file.write(json.dumps(line) + "\n")
@@ -142,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 shown = time.monotonic()
                 left = (shown - began) / number * (total - number)
                 print(f"{number} of {total} answers, {left:.0f} s left", file=sys.stderr)
-    for condition in conditions:
+    for condition in CONDITIONS:
         said = (f"{t} {np.mean(counts[condition, t]):.3f}" for t in TASKS if counts[condition, t])
         print(condition, *said)
     return 0

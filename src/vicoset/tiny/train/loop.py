@@ -1,4 +1,4 @@
-"""The loop: phases step by step, with checkpoints from which it goes on as if it had never ended."""
+"""The loop: phases step by step, with checkpoints from which it goes on unchanged."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def sign_table(model: Any, family: str) -> Tensor:
 def place_table(family: str) -> Tensor:
     """[N, d] what the decoder is given for a cell's place.
 
-    Nothing for Qwen2.5-VL, whose rotary angles know rows and columns. A LLaVA decoder counts tokens in one row, so rows and columns come as waves of many lengths.
+    Nothing for Qwen2.5-VL, whose rotary angles know rows and columns. A LLaVA decoder counts tokens
+    in one row, so rows and columns come as waves of many lengths.
 
     Args:
         family: one of ``configs.FAMILIES``.

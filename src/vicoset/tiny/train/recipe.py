@@ -109,11 +109,13 @@ def recipe(family: str, scale: float = 1.0) -> tuple[Phase, ...]:
             frozen=DECODER,
         ),
         Phase(
-            "parts",
-            Sheet(12, 16, 10, crowd=(40, 90)),
-            steps(400),
+            "objects",
+            Sheet(16, 20, 14, crowd=(40, 60), mix=(1, 1, 2, 6), pixels=False),
+            steps(200),
             ALONE,
-            tail=0.0,
+            frozen=(*TOWERS, TABLE),
+            rate=0.5,
         ),
-        Phase("whole", Sheet(side, 4, slots), steps(500), ALONE, tail=0.6),
+        Phase("parts", Sheet(12, 16, 10, crowd=(40, 90)), steps(300), ALONE, rate=0.25, tail=0.0),
+        Phase("whole", Sheet(side, 4, slots), steps(480), ALONE, rate=0.25, tail=0.6),
     )

@@ -69,8 +69,8 @@ format: $(STAMP) ## apply the formatter and the safe fixes
 bench: $(STAMP) ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
 
-demo: $(STAMP) ## run the demonstration
-	$(BIN)/python -m vicoset.demo
+demo: $(STAMP) ## ask the bundled model with all and with few visual tokens
+	$(BIN)/vicoset demo
 
 # Every certified family has to pass the contract first; a broken one leaves the page as it is.
 docs-models: $(STAMP) ## run the contract of the model families and write docs/models.md

@@ -53,4 +53,13 @@ def test_a_file_that_is_no_image_is_refused(
 ) -> None:
     model, _ = files
     assert main(asked(model, str(model / "config.json"), "what?")) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "no image that Pillow knows" in capsys.readouterr().err
+
+
+def test_a_picture_of_the_benchmark_needs_no_file(
+    files: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, _ = files
+    given = asked(model, "tinybench:chart/0000", "How high is bar A?")
+    assert main([*given, "--level", "light"]) == 0
+    assert "F(S)/F(V)" in capsys.readouterr().out

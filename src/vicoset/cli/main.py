@@ -31,6 +31,8 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "demo": Command("vicoset.cli.demo", "show what compression does, on the bundled model"),
+    "run": Command("vicoset.cli.run", "answer a question about a picture, compressed"),
     "audit": Command("vicoset.cli.audit", "say what a compression did to a question's evidence"),
     "methods": Command("vicoset.cli.methods", "list the presets, the selectors and the realisers"),
     "evaluate": Command("vicoset.cli.evaluate", "run benchmarks with many methods, resumably"),

@@ -19,6 +19,7 @@ from vicoset.evaluate.entry import Entry
 from vicoset.evaluate.method import Method
 from vicoset.evaluate.task import Item, Task
 from vicoset.plan import Keep, plan_named
+from vicoset.runtime.compact import Watch
 from vicoset.runtime.downsample import templated
 from vicoset.runtime.record import Record
 
@@ -63,6 +64,7 @@ class Model:
         allow_uncertified: bool = False,
         support: bool = False,
         evidence: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.model, self.processor = model, processor
         self.support, self.evidence = support, evidence
@@ -71,6 +73,7 @@ class Model:
             "settings": settings,
             "allow_uncertified": allow_uncertified,
             "processor": processor,
+            "watch": watch,
         }
 
     def prepare(self, block: Block) -> Any:

@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import Any
 
-from vicoset.errors import SettingError
+from vicoset.errors import SettingError, UnsupportedError
 
 TINY = "tiny"
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -35,7 +35,7 @@ def load_named(
         device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
     kind = dtype if dtype == "auto" else getattr(torch, dtype)
     if name == TINY:
-        model, processor = importlib.import_module("vicoset.tiny").load_tiny()
+        model, processor = _bundled()
         model = model if kind == "auto" else model.to(kind)
         return model.to(device), processor
     from vicoset.api import load
@@ -43,3 +43,15 @@ def load_named(
     more = {} if attention is None else {"attn_implementation": attention}
     model, processor = load(name, dtype=kind, **more)
     return model.to(device), processor
+
+
+def _bundled() -> tuple[Any, Any]:
+    """The trained model of this installation."""
+    found = getattr(importlib.import_module("vicoset.tiny"), "load_tiny", None)
+    if found is None:
+        raise UnsupportedError(
+            f"this installation holds no bundled model, so {TINY!r} names nothing; allowed is the "
+            "directory of a checkpoint. Pass --model DIR."
+        )
+    model, processor = found()
+    return model, processor

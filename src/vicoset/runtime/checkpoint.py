@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from vicoset.errors import UnreadableError, UnsupportedError, VicosetError
 from vicoset.models import processors
+from vicoset.models.processors import read_image as read_image
 
 
 class Loaded(NamedTuple):

@@ -178,7 +178,7 @@ class Record:
         text = f"{self.plan}: visual {self.tokens} -> {self.kept}"
         text += f" ({self.kept / self.tokens:.1%} kept), work {self.work_share:.1%}"
         if self.full_kv_bytes:
-            text += f", prompt KV {_bytes(self.full_kv_bytes)} -> {_bytes(self.kv_bytes)}"
+            text += f", prompt KV {as_bytes(self.full_kv_bytes)} -> {as_bytes(self.kv_bytes)}"
         if not self.stages:
             return text + ", identity"
         last = self.stages[-1]
@@ -233,7 +233,12 @@ def in_source_order(
     return tuple(stages)
 
 
-def _bytes(count: int) -> str:
+def as_bytes(count: int) -> str:
+    """A number of bytes as people read it.
+
+    Args:
+        count: of bytes.
+    """
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

@@ -125,6 +125,7 @@ class Record:
         pictures: the images, in order.
         cache: what the prompt takes in it; None without one.
         request: what was asked for.
+        prompt: 16 hex digits of the row's token ids, padding not counted.
     """
 
     plan: str
@@ -146,6 +147,7 @@ class Record:
     pictures: tuple[ImageRecord, ...] = ()
     cache: CacheRecord | None = None
     request: Request | None = None
+    prompt: str = ""
 
     def to_json(self, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The record as ``docs/records.md`` describes it; ``about`` is added as it is."""

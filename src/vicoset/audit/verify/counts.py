@@ -68,7 +68,7 @@ def _work(body: Mapping[str, Any], found: Findings) -> None:
     except VicosetError as error:
         found.add("stages", str(error))
         return
-    found.same("work", body["work"], spent)
+    found.same("work", body["work"], spent, "stages, tokens and depth")
     full = tokens * depth
     found.close("work_share", body["work_share"], spent / full if full else 1.0, 1e-12)
 
@@ -93,7 +93,7 @@ def _cache(body: Mapping[str, Any], found: Findings) -> None:
         found.add("kv.kind", f"{shown(kv['kind'])}; allowed are dynamic and static")
     if len(entries) == len(sizes):
         taken = sum(map(int.__mul__, entries, sizes))
-        found.same("kv.bytes", kv["bytes"], taken)
+        found.same("kv.bytes", kv["bytes"], taken, "entries and entry_bytes")
         full = taken if kv["kind"] == "static" else kv["length"] * sum(sizes)
         if not _resized(body):
             found.same("kv.full_bytes", kv["full_bytes"], full)

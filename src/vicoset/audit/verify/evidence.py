@@ -58,15 +58,22 @@ def _numbers(where: str, evidence: Mapping[str, Any], found: Findings) -> bool:
 
 def _coverage(where: str, e: Mapping[str, Any], found: Findings) -> None:
     """Sums and quotients of numerators and denominators."""
-    found.close(f"{where}.value", e["value"], math.fsum(e["bank_numerator"]), SUMMED)
+    found.close(
+        f"{where}.value", e["value"], math.fsum(e["bank_numerator"]), SUMMED, "bank_numerator"
+    )
     total = math.fsum(e["bank_denominator"])
-    found.close(f"{where}.total", e["total"], total)
-    found.close(f"{where}.ratio", e["ratio"], e["value"] / e["total"] if e["total"] else 1.0)
+    found.close(f"{where}.total", e["total"], total, source="bank_denominator")
+    ratio = e["value"] / e["total"] if e["total"] else 1.0
+    found.close(f"{where}.ratio", e["ratio"], ratio, source="value and total")
     for b in range(len(e["banks"])):
         over, under = e["bank_numerator"][b], e["bank_denominator"][b]
         saturation = over / under if under else 1.0
-        found.close(f"{where}.bank_saturation[{b}]", e["bank_saturation"][b], saturation)
-        found.close(f"{where}.bank_share[{b}]", e["bank_share"][b], under / (total or 1.0))
+        both = "bank_numerator and bank_denominator"
+        found.close(
+            f"{where}.bank_saturation[{b}]", e["bank_saturation"][b], saturation, source=both
+        )
+        share, source = under / (total or 1.0), "bank_denominator"
+        found.close(f"{where}.bank_share[{b}]", e["bank_share"][b], share, source=source)
         for name, one, most in (
             ("bank_numerator", over, under),
             ("bank_denominator", under, e["bank_deployed"][b]),
@@ -90,7 +97,8 @@ def _rounds(
         left *= 1.0 - share
     if abs(e["certificate"] - (1.0 - left)) > EXACT:
         found.add(
-            f"{where}.certificate", f"{shown(e['certificate'])}, recomputed {shown(1.0 - left)}"
+            f"{where}.certificate",
+            f"{shown(e['certificate'])}, recomputed {shown(1.0 - left)} from progress",
         )
     if settings is None:
         return
@@ -150,9 +158,16 @@ def _queries(
         if read > potential:
             found.add(f"{where}.queries_read", f"{read} of {potential}")
         if settings is not None:
-            found.same(f"{where}.queries_read", read, min(potential, settings.max_queries))
+            found.same(
+                f"{where}.queries_read",
+                read,
+                min(potential, settings.max_queries),
+                "queries_potential",
+            )
         if "queries_bounded" in e:
-            found.same(f"{where}.queries_bounded", e["queries_bounded"], read < potential)
+            found.same(
+                f"{where}.queries_bounded", e["queries_bounded"], read < potential, "queries_read"
+            )
     if "blocks" in e:
         p = stage["boundary"]
         found.same(f"{where}.blocks", e["blocks"], [p, *range(max(p - 2, 0), p)])

@@ -39,21 +39,28 @@ class Findings(list[Problem]):
         if found not in self:
             self.append(found)
 
-    def same(self, where: str, written: Any, recomputed: Any) -> bool:
+    def same(self, where: str, written: Any, recomputed: Any, source: str = "") -> bool:
         """Whether a value is the one that follows from others; adds a problem if not.
 
         Args:
             where: the field.
             written: what stands there.
             recomputed: what should.
+            source: the fields that it follows from, for the message.
         """
         if type(written) is type(recomputed) and written == recomputed:
             return True
-        self.add(where, f"{shown(written)}, recomputed {shown(recomputed)}")
+        told = f" from {source}" if source else ""
+        self.add(where, f"{shown(written)}, recomputed {shown(recomputed)}{told}")
         return False
 
     def close(
-        self, where: str, written: float | None, recomputed: float, tolerance: float = EXACT
+        self,
+        where: str,
+        written: float | None,
+        recomputed: float,
+        tolerance: float = EXACT,
+        source: str = "",
     ) -> bool:
         """The same for numbers that were rounded.
 
@@ -62,12 +69,14 @@ class Findings(list[Problem]):
             written: what stands there.
             recomputed: what should.
             tolerance: relative to the larger of the two, and to 1e-30.
+            source: the fields that it follows from, for the message.
         """
         if written is not None and math.isfinite(recomputed):
             scale = max(abs(written), abs(recomputed), 1e-30)
             if abs(written - recomputed) <= tolerance * scale:
                 return True
-        self.add(where, f"{shown(written)}, recomputed {shown(recomputed)}")
+        told = f" from {source}" if source else ""
+        self.add(where, f"{shown(written)}, recomputed {shown(recomputed)}{told}")
         return False
 
     def under(self, prefix: str, found: Iterable[Problem]) -> None:

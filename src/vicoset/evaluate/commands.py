@@ -79,9 +79,22 @@ class Asking:
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
+        """Read the questions of every task, before a model is loaded and before anything runs.
+
+        Args:
+            options: of a command with the arguments of a model.
+        """
+        _check(options)
         self.options = options
         self.tasks = listed(options.tasks)
+        if not self.tasks:
+            raise SettingError(f"--tasks {options.tasks!r} names none; allowed are one or more.")
         self._data, self._choices = data_and_choices(options.data, options.choice)
+        known = {name: task(name) for name in (*self.tasks, *self._data, *self._choices)}
+        self._items = {
+            name: known[name].load(self._data.get(name), **self._choices.get(name, {}))
+            for name in self.tasks
+        }
         self._end = None if options.seconds is None else time.monotonic() + options.seconds
 
     def of(self, name: str) -> dict[str, Any]:
@@ -97,6 +110,7 @@ class Asking:
             "out": o.out,
             "data": self._data.get(name),
             "choices": self._choices.get(name, {}),
+            "items": self._items[name],
             "prefix": o.prefix,
             "allow_uncertified": o.allow_uncertified,
             "limit": o.limit,
@@ -122,18 +136,16 @@ def run(options: argparse.Namespace) -> int:
     from vicoset.evaluate.runner import evaluate
     from vicoset.plan import names_in
 
-    model, processor = loaded(options)
     asking, failed = Asking(options), 0
+    asked: dict[str, Any] = {
+        "plans": [text for text in names_in(options.methods) if text != "full"],
+        "keeps": [budget_of(text) for text in listed(options.keeps)],
+        "full": not options.no_full,
+        "seeds": seeds_of(options.seeds),
+    }
+    model, processor = loaded(options)
     for name in asking.tasks:
-        outcome = evaluate(
-            model,
-            processor,
-            plans=[text for text in names_in(options.methods) if text != "full"],
-            keeps=[budget_of(text) for text in listed(options.keeps)],
-            full=not options.no_full,
-            seeds=[int(seed) for seed in listed(options.seeds)],
-            **asking.of(name),
-        )
+        outcome = evaluate(model, processor, **asked, **asking.of(name))
         failed += tell_failures(outcome.failures)
         for folder in outcome.folders:
             print(folder.path)
@@ -196,6 +208,32 @@ def task(name: str) -> Any:
         name: of the task.
     """
     return importlib.import_module("vicoset.evaluate.tasks").task(name)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse numbers that no run has."""
+    from vicoset.runtime.engine import PREFIXES
+
+    for name in ("limit", "batch", "seconds", "ahead"):
+        value, least = getattr(options, name), 0 if name == "ahead" else 1
+        if value is not None and value < least:
+            raise SettingError(f"--{name} {value:g}; allowed are numbers from {least} on.")
+    if options.prefix not in PREFIXES:
+        raise SettingError(f"--prefix {options.prefix}; allowed are {', '.join(PREFIXES)}.")
+    if options.shard is not None:
+        Shard.parse(options.shard)
+
+
+def seeds_of(text: str) -> list[int]:
+    """The seeds of a list.
+
+    Args:
+        text: of an option.
+    """
+    found = listed(text)
+    if not found or not all(part.isdecimal() for part in found):
+        raise SettingError(f"--seeds {text!r}; allowed are whole numbers from 0 on, such as 0,1,2.")
+    return [int(part) for part in found]
 
 
 def listed(text: str) -> list[str]:

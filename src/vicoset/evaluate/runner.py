@@ -25,7 +25,7 @@ from vicoset.evaluate.process import run_shard
 from vicoset.evaluate.progress import Progress, progress_for
 from vicoset.evaluate.sample import RunInfo
 from vicoset.evaluate.shards import Shard
-from vicoset.evaluate.task import Task
+from vicoset.evaluate.task import Item, Task
 from vicoset.plan import Keep, Plan
 
 
@@ -53,6 +53,7 @@ def evaluate(
     out: str | os.PathLike[str],
     data: str | os.PathLike[str] | None = None,
     choices: Mapping[str, Any] | None = None,
+    items: Sequence[Item] | None = None,
     full: bool = True,
     seeds: Sequence[int] = (0,),
     prefix: str = "gathered",
@@ -82,6 +83,7 @@ def evaluate(
         out: directory of all runs.
         data: of the task, on the disk.
         choices: the task's own options.
+        items: what the task loads from these data with these choices, where the caller has it.
         full: run Full too; where it is there already it is shared, not run again.
         seeds: for the plans that draw.
         prefix: execution mode, as in ``compress``.
@@ -104,7 +106,8 @@ def evaluate(
     if methods is None:
         wanted = [FULL, *plans] if full else list(plans)
         methods = methods_of(wanted, keeps, identity.depth(model), seeds)
-    items = task.load(data, **(choices or {}))[: limit or None]
+    items = task.load(data, **(choices or {})) if items is None else items
+    items = items[: limit or None]
     if not items:
         raise RunError(f"task {task.name!r} has no items in {data}; allowed is one or more.")
     known = str(directory or getattr(model.config, "_name_or_path", "") or type(model).__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,9 +15,11 @@ from torch import Tensor
 from vicoset.api import Run, compress
 from vicoset.core.settings import Settings
 from vicoset.errors import UnreadableError, VicosetError
+from vicoset.evaluate import measured
 from vicoset.evaluate.blocks import Block
 from vicoset.evaluate.entry import Entry
 from vicoset.evaluate.method import Method
+from vicoset.evaluate.peak import Peak
 from vicoset.evaluate.task import Item, Task
 from vicoset.plan import Keep, plan_named
 from vicoset.runtime.compact import Watch
@@ -24,7 +27,6 @@ from vicoset.runtime.downsample import templated
 from vicoset.runtime.record import Record
 
 VERSION = "1"  # changes when the way of asking changes; part of a run's identity
-_SMALL = 64  # numbers of an evidence tensor that an entry keeps
 
 
 class Answer(NamedTuple):
@@ -35,12 +37,14 @@ class Answer(NamedTuple):
         tokens: of the answer, its end included.
         record: of the prompt.
         seconds: of the request and its parts.
+        peak: most bytes of memory meanwhile.
     """
 
     text: str
     tokens: int
     record: Record
     seconds: dict[str, float]
+    peak: int = 0
 
 
 class Model:
@@ -68,6 +72,7 @@ class Model:
     ) -> None:
         self.model, self.processor = model, processor
         self.support, self.evidence = support, evidence
+        self._process = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._options: dict[str, Any] = {
             "prefix": prefix,
             "settings": settings,
@@ -130,7 +135,7 @@ class Model:
             limit: most new tokens.
         """
         inputs = inputs.to(self.model.device, dtype=self.model.dtype)
-        watch = _Watch(self.model.device)
+        watch, peak = _Watch(self.model.device), Peak(self.model.device)
         with self._context(method) as run:
             out = self.model.generate(
                 **inputs,
@@ -143,8 +148,9 @@ class Model:
             new, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         counts = [self._length(row) for row in new]
+        most = peak.bytes()
         return [
-            Answer(text, count, record, seconds)
+            Answer(text, count, record, seconds | measured.parts(record, len(new)), most)
             for text, count, record in zip(texts, counts, run.records, strict=True)
         ]
 
@@ -219,8 +225,10 @@ class Model:
             "full_kv_bytes": record.full_kv_bytes,
             "new_tokens": row.tokens,
             "seconds": dict(seconds),
-            "support": _support(record) if self.support else None,
-            "evidence": _evidence(record) if self.evidence else None,
+            "peak_bytes": row.peak,
+            "process": self._process,
+            "support": measured.support(record) if self.support else None,
+            "evidence": measured.evidence(record) if self.evidence else None,
             "notes": record.notes,
         }
 
@@ -270,25 +278,3 @@ def chat_of(item: Item) -> list[dict[str, Any]]:
             ) from error
         parts.append({"type": "image", "image": image})
     return [{"role": "user", "content": [*parts, {"type": "text", "text": item.prompt}]}]
-
-
-def _support(record: Record) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(stage.indices.tolist()) for stage in record.stages)
-
-
-def _evidence(record: Record) -> dict[str, Any]:
-    """Numbers, and short lists of numbers, of every stage."""
-    found: dict[str, Any] = {}
-    for stage in record.stages:
-        values = {name: _plain(value) for name, value in stage.evidence.items()}
-        kept = {name: value for name, value in values.items() if value is not None}
-        found[f"{stage.selector}@{stage.boundary}"] = kept
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.tolist() if value.numel() <= _SMALL else None
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value] if len(value) <= _SMALL else None
-    return value if isinstance(value, (str, int, float, bool)) else None

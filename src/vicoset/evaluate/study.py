@@ -15,6 +15,7 @@ from vicoset.evaluate.commands import (
     add_model_arguments,
     listed,
     loaded,
+    seeds_of,
     tell_failures,
 )
 from vicoset.evaluate.entry import FULL
@@ -23,8 +24,15 @@ from vicoset.evaluate.method import Method, methods_of
 from vicoset.plan import Keep, names_in
 
 ALL = "all"
-KEEPS = {"fixed-k": "512,256,128,64", "hallucination": "256,128", "llava": "128,64"}
-STUDIES = ("fixed-k", "equal-work", "hallucination", "llava", "factorial", "message-pathway")
+TIMED = ("runtime", "overhead")
+KEEPS = {
+    **{"fixed-k": "512,256,128,64", "hallucination": "256,128", "llava": "128,64"},
+    **dict.fromkeys(TIMED, "256,128"),
+}
+STUDIES = (
+    *("fixed-k", "equal-work", "hallucination", "llava", "factorial", "message-pathway"),
+    *TIMED,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--also", default="", help="plans beside those")
     add("--without", default="", help="plans, or selectors, to leave out")
     add("--keeps", help="budgets; of GMC where others get equal work")
-    add("--seeds", default="0,1,2", help="for the plans that draw")
+    add("--seeds", help="for the plans that draw; 0,1,2 by default, 0 where time is measured")
     add("--images", type=int, help="pictures of every kind, for tinybench")
     add("--dry-run", action="store_true", help="list the methods and stop")
     tabulate.add_options(parser)
@@ -62,14 +70,20 @@ def run(options: argparse.Namespace) -> int:
                 "or one of its parts. Use --limit for others."
             )
         options.choice += [f"{name}=images:{options.images}" for name in tiny]
-    model, processor = loaded(options)
+    if options.kind in TIMED and options.batch > 1:
+        raise SettingError(
+            f"--batch {options.batch} with {options.kind}; allowed is 1: a request of a batch has "
+            "no time of its own."
+        )
     asking = Asking(options)
+    seeds = seeds_of(options.seeds or ("0" if options.kind in TIMED else "0,1,2"))
+    model, processor = loaded(options)
     depth = identity.depth(model)
     plans = plans_of(options, depth)
     plans, refused = possible(model, processor, plans, options)
     for line in refused:
         print(f"left out: {line}", file=sys.stderr)
-    methods = methods_for(options, plans, depth, lambda: tokens_of(model, processor, asking))
+    methods = methods_for(options, plans, depth, seeds, lambda: tokens_of(model, processor, asking))
     if options.dry_run:
         print("\n".join(method.label for method in methods))
         return 0
@@ -99,15 +113,15 @@ def plans_of(options: argparse.Namespace, depth: int) -> list[str]:
         options: of the command.
         depth: L.
     """
-    from vicoset.evaluate.tables.lineup import GMC, lineup
+    from vicoset.evaluate.tables.lineup import ALWAYS, GMC, lineup
     from vicoset.evaluate.tables.pathway import ends
     from vicoset.methods import interventions
 
     if options.kind == "factorial":
         cells = [interventions.factorial(at, tabulate.factors(options)) for at in options.at]
-        found = [plan for one in cells for plan in one]
+        found = [*(plan for one in cells for plan in one), *ALWAYS]
     elif options.kind == "message-pathway":
-        found = [plan for at in options.at for plan in ends(at)]
+        found = [*(plan for at in options.at for plan in ends(at)), *ALWAYS]
     elif options.methods == ALL:
         found = [one.plan for one in lineup(depth)]
     else:
@@ -153,7 +167,11 @@ def possible(
 
 
 def methods_for(
-    options: argparse.Namespace, plans: Sequence[str], depth: int, tokens: Any
+    options: argparse.Namespace,
+    plans: Sequence[str],
+    depth: int,
+    seeds: Sequence[int],
+    tokens: Any,
 ) -> list[Method]:
     """Full and every plan with its budgets and seeds.
 
@@ -161,12 +179,12 @@ def methods_for(
         options: of the command.
         plans: names.
         depth: L.
+        seeds: for the plans that draw.
         tokens: gives N, asked for only where budgets depend on it.
     """
     from vicoset.evaluate.tables.equal import pairs, targets
     from vicoset.evaluate.tables.lineup import GMC
 
-    seeds = [int(seed) for seed in listed(options.seeds)]
     keeps = listed(options.keeps or KEEPS.get(options.kind, "128"))
     if options.kind != "equal-work":
         budgets = [Keep.read(text) for text in keeps]
@@ -192,7 +210,7 @@ def tokens_of(model: Any, processor: Any, asking: Asking) -> int:
     from vicoset.evaluate.blocks import Block
 
     given = asking.of(asking.tasks[0])
-    item = given["task"].load(given["data"], **given["choices"])[0]
+    item = given["items"][0]
     asked = Model(model, processor)
     inputs, _ = asked.prepare(Block(0, (item,)))
     row = asked.generate(Method(), inputs, 1)[0]

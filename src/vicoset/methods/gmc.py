@@ -127,6 +127,7 @@ class GMC:
             check_finite({f"{n} of block {view.block}": t for n, t in reading._asdict().items()})
         people = Population(scene.states, scene.coordinates, scene.image_ids, scene.images)
         grounding = ground(readings, scene.settings)
+        scene.lap("message")
         return grounding, self._covered(people, grounding, scene.settings)
 
     def _covered(self, people: Population, grounding: Grounding, settings: Settings) -> Clients:

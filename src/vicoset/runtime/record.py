@@ -69,6 +69,9 @@ class StageRecord:
         positions: [axes, K] multimodal position of each kept token.
         realised: where every token went; None unless the run audits in full.
         seconds: gives the time that the stage took; None where nobody looked at the clock.
+        parts: gives the times of its parts: "message" (reading the block and its messages),
+            "selection", "transport" (realising) and "compaction" (gathering), of all rows of the
+            batch.
     """
 
     boundary: int
@@ -84,6 +87,7 @@ class StageRecord:
     positions: Tensor | None = None
     realised: Realised | None = None
     seconds: Callable[[], float] | None = None
+    parts: Callable[[], Mapping[str, float]] | None = None
 
     def number(self, name: str) -> float | None:
         """A number of the evidence, None when this method does not measure it."""

@@ -10,8 +10,10 @@ from vicoset.evaluate.tables.equal import equal_work
 from vicoset.evaluate.tables.factorial import factorial_effects
 from vicoset.evaluate.tables.fixed import fixed_k
 from vicoset.evaluate.tables.hallucination import hallucination
+from vicoset.evaluate.tables.overhead import overhead
 from vicoset.evaluate.tables.pathway import message_pathway
 from vicoset.evaluate.tables.records import Found, find
+from vicoset.evaluate.tables.runtime import runtime
 from vicoset.evaluate.tables.table import Table
 
 __all__ = ["KINDS", "Options", "Table", "find"]
@@ -24,5 +26,7 @@ KINDS: dict[str, Make] = {
     "llava": functools.partial(fixed_k, name="llava"),
     "factorial": factorial_effects,
     "message-pathway": message_pathway,
+    "runtime": runtime,
+    "overhead": overhead,
 }
 """Kind of a table -> what makes it."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vicoset.errors import PlanError, UnknownNameError
 from vicoset.evaluate.entry import FULL
-from vicoset.evaluate.tables.lineup import Member, member
+from vicoset.evaluate.tables.lineup import ALWAYS, Member, member
 from vicoset.evaluate.tables.records import Cost, Found, Key
 from vicoset.evaluate.tables.table import Column, Value
 
@@ -72,6 +72,16 @@ def costs(found: Found, key: Key, tasks: Sequence[str]) -> dict[str, Value]:
     if cost is None:
         return {}
     return {"kept": cost.kept, "average": cost.average, "work": cost.work}
+
+
+def controls(keeps: Sequence[str]) -> list[Key]:
+    """The controls that stand beside every comparison, for each count of tokens.
+
+    Args:
+        keeps: budgets; only counts have the controls.
+    """
+    counts = [keep for keep in dict.fromkeys(keeps) if keep.isdecimal()]
+    return [Key(plan, keep) for keep in counts for plan in ALWAYS]
 
 
 def command(found: Found, key: Key, tasks: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,7 @@ from vicoset.plan import Keep, plan_named
 from vicoset.runtime.compact import Watch
 from vicoset.runtime.downsample import templated
 from vicoset.runtime.record import Record
+from vicoset.runtime.shared import Shared
 
 VERSION = "1"  # changes when the way of asking changes; part of a run's identity
 
@@ -56,6 +57,8 @@ class Model:
     Attributes:
         support: whether entries keep the kept indices.
         evidence: whether they keep what the methods measured.
+        shared: what methods compute alike on one prompt, computed once; None to run all of it every
+            time, as times need it.
     """
 
     def __init__(
@@ -69,8 +72,11 @@ class Model:
         support: bool = False,
         evidence: bool = False,
         watch: Watch | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self.model, self.processor = model, processor
+        self.shared = shared
+        self._common: Any = None
         self.support, self.evidence = support, evidence
         self._process = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._options: dict[str, Any] = {
@@ -109,6 +115,7 @@ class Model:
 
         def answer(block: Block, prepared: Any) -> list[Entry]:
             inputs, preparing = prepared
+            self._common = inputs
             rows = method.answers(
                 self, lambda: [chat_of(item) for item in block.items], inputs, block.items[0].limit
             )
@@ -125,6 +132,12 @@ class Model:
             plan, keep = method.plan, method.keep or keep
         return compress(self.model, plan, keep, **self._options)
 
+    def _sharing(self, inputs: Any) -> AbstractContextManager[None] | None:
+        """Inputs of all methods share; those of one alone would only push them out."""
+        if self.shared is None or inputs is not self._common:
+            return None
+        return self.shared.of(inputs)
+
     @torch.inference_mode()
     def generate(self, method: Method, inputs: Any, limit: int) -> list[Answer]:
         """An answer per row.
@@ -134,9 +147,10 @@ class Model:
             inputs: as :meth:`encode` gives them.
             limit: most new tokens.
         """
+        sharing = self._sharing(inputs)
         inputs = inputs.to(self.model.device, dtype=self.model.dtype)
         watch, peak = _Watch(self.model.device), Peak(self.model.device)
-        with self._context(method) as run:
+        with sharing or nullcontext(), self._context(method) as run:
             out = self.model.generate(
                 **inputs,
                 generation_config=self._greedy(limit),
@@ -144,13 +158,22 @@ class Model:
             )
         new = out[:, inputs["input_ids"].shape[1] :].cpu()
         seconds = watch.seconds(len(new))
+        alone = sharing is None
+        if not alone:  # not what the request would take on its own
+            seconds = {"shared": seconds["request"]}
         texts = self.processor.tokenizer.batch_decode(
             new, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         counts = [self._length(row) for row in new]
         most = peak.bytes()
         return [
-            Answer(text, count, record, seconds | measured.parts(record, len(new)), most)
+            Answer(
+                text,
+                count,
+                record,
+                seconds | (measured.parts(record, len(new)) if alone else {}),
+                most if alone else 0,
+            )
             for text, count, record in zip(texts, counts, run.records, strict=True)
         ]
 

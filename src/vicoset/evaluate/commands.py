@@ -18,11 +18,13 @@ from vicoset.evaluate.shards import Shard
 FAILED, REFUSED = 3, 2
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def add_model_arguments(parser: argparse.ArgumentParser, share: bool | None = False) -> None:
     """What every command that asks a model takes.
 
     Args:
         parser: of the command.
+        share: whether methods share what they compute alike, unless told otherwise; None where the
+            command decides.
     """
     add = parser.add_argument
     add("--model", required=True, help=f"directory of a checkpoint, or {TINY!r}")
@@ -44,6 +46,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repair", action="store_true", help="compute damaged lines again")
     add("--allow-uncertified", action="store_true", help="also families without a contract test")
     add("--name", help="of the model, for tables")
+    add(
+        "--share",
+        action=argparse.BooleanOptionalAction,
+        default=share,
+        help="run the tower and dense blocks once for all methods: same answers, no times",
+    )
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,6 +129,7 @@ class Asking:
             "repair": o.repair,
             "ahead": o.ahead,
             "seconds": left,
+            "share": o.share,
             "directory": None if o.model == TINY else o.model,
             "name": o.name or (TINY if o.model == TINY else None),
         }

@@ -27,6 +27,7 @@ from vicoset.evaluate.sample import RunInfo
 from vicoset.evaluate.shards import Shard
 from vicoset.evaluate.task import Item, Task
 from vicoset.plan import Keep, Plan
+from vicoset.runtime.shared import Shared
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def evaluate(
     repair: bool = False,
     ahead: int | None = None,
     seconds: float | None = None,
+    share: bool = False,
     directory: str | os.PathLike[str] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
@@ -98,6 +100,8 @@ def evaluate(
         ahead: batches whose images are read while another one is answered; by default 2 beside an
             accelerator and none on the CPU.
         seconds: stop after so long; the run can be gone on with.
+        share: compute what methods have in common once for each prompt. Answers are the same to the
+            last bit; times are then those of no request, and entries do not tell them.
         directory: that the model was loaded from: its files are the weights' fingerprint, and are
             read once. Without it the weights in memory are.
         name: of the model, for tables.
@@ -119,6 +123,7 @@ def evaluate(
         allow_uncertified=allow_uncertified,
         support=support,
         evidence=evidence,
+        shared=Shared(model, first_boundary(methods)) if share else None,
     )
     files = Files(Path(out) / "fingerprints.jsonl")
     about_model = identity.of_model(model, processor, directory, files)
@@ -130,20 +135,29 @@ def evaluate(
         info = info_of(method, facts["run_id"], name or Path(known).name, identity.depth(model))
         facts = {"task": task.name, "info": info, **facts, "machine": identity.machine(model)}
         folders.append(create(out, method.label, facts, [item.sample_id for item in items]))
-    share = Shard.from_environment() if shard is None else shard
-    share = Shard.parse(share) if isinstance(share, str) else share
+    part = Shard.from_environment() if shard is None else shard
+    part = Shard.parse(part) if isinstance(part, str) else part
     failures = run_shard(
         folders,
         [asked.answers(task, method) for method in methods],
         asked.prepare,
         cut(items, batch),
-        share,
-        progress or progress_for(f"{task.name} {share}"),
+        part,
+        progress or progress_for(f"{task.name} {part}"),
         repair=repair,
         ahead=(2 if model.device.type == "cuda" else 0) if ahead is None else ahead,
         seconds=seconds,
     )
     return Outcome(tuple(folders), failures)
+
+
+def first_boundary(methods: Sequence[Method]) -> int:
+    """Blocks that some method runs on the whole prompt; Full needs nobody's.
+
+    Args:
+        methods: of a comparison.
+    """
+    return max((one.plan.boundaries[0] for one in methods if one.plan is not None), default=0)
 
 
 def info_of(method: Method, run_id: str, model: str, depth: int) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser: of the command.
     """
     parser.add_argument("kind", choices=STUDIES, metavar="KIND", help=", ".join(STUDIES))
-    add_model_arguments(parser)
+    add_model_arguments(parser, share=None)
     add = parser.add_argument
     add("--methods", default=ALL, help="plans instead of all that are known; commas between them")
     add("--also", default="", help="plans beside those")
@@ -70,11 +70,7 @@ def run(options: argparse.Namespace) -> int:
                 "or one of its parts. Use --limit for others."
             )
         options.choice += [f"{name}=images:{options.images}" for name in tiny]
-    if options.kind in TIMED and options.batch > 1:
-        raise SettingError(
-            f"--batch {options.batch} with {options.kind}; allowed is 1: a request of a batch has "
-            "no time of its own."
-        )
+    _settle_times(options)
     asking = Asking(options)
     seeds = seeds_of(options.seeds or ("0" if options.kind in TIMED else "0,1,2"))
     model, processor = loaded(options)
@@ -90,6 +86,24 @@ def run(options: argparse.Namespace) -> int:
     folders, failed = _work(model, processor, asking, methods)
     tabulate.write(options, folders, refused)
     return FAILED if failed else 0
+
+
+def _settle_times(options: argparse.Namespace) -> None:
+    """Where time is measured, requests are asked one by one and share nothing."""
+    if options.kind not in TIMED:
+        options.share = options.share is not False
+        return
+    if options.batch > 1:
+        raise SettingError(
+            f"--batch {options.batch} with {options.kind}; allowed is 1: a request of a batch has "
+            "no time of its own."
+        )
+    if options.share:
+        raise SettingError(
+            f"--share with {options.kind}; allowed is --no-share: what is shared takes no time. "
+            "Leave it out."
+        )
+    options.share = False
 
 
 def _work(

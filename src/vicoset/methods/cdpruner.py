@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from vicoset.core import checks
 from vicoset.errors import MethodError, SettingError
 from vicoset.methods.base import EMBEDDINGS, QUESTION, TEXT, TOWER, About, Scene, Selection
 from vicoset.methods.cosines import Cosines
+from vicoset.methods.demands import Offer
 from vicoset.methods.greedy import Picks, steady, unit
 from vicoset.methods.registry import register_selector
 
@@ -68,6 +70,10 @@ class CDPruner:
             *_NOTES,
         ),
     )
+
+    def check_offer(self, offer: Offer) -> None:
+        """Raise where the tower's CLIP model is missing."""
+        check_clip(offer.class_width, offer.companions)
 
     def select(self, scene: Scene, keep: int) -> Selection:
         """Rank by relevance in CLIP, spread by the projector's outputs."""
@@ -139,6 +145,30 @@ def within(scene: Scene, values: Tensor) -> Tensor:
     return torch.where(width < SMALL, 1.0, (values - low[ids]) / width.clamp_min(SMALL))
 
 
+def check_clip(width: int | None, companions: Mapping[str, Any]) -> None:
+    """Raise unless a CLIP model of the tower's kind came along with its tokenizer.
+
+    Args:
+        width: of the tower's features; None where it has no class token, as CLIP's has.
+        companions: of the run.
+    """
+    theirs = getattr(
+        getattr(companions.get("clip"), "visual_projection", None), "in_features", None
+    )
+    if width is None or "clip_tokenizer" not in companions or theirs != width:
+        given = ", ".join(sorted(companions)) or "none"
+        tower = (
+            "this tower has no class token" if width is None else f"its features are {width} wide"
+        )
+        raise MethodError(
+            "selector 'cdpruner' compares patches with the question in the space of the tower's "
+            f"own CLIP model; {tower}, the companion's features are "
+            f"{'unknown' if theirs is None else f'{theirs} wide'}, companions given: {given}. "
+            "Allowed are LLaVA models with a CLIP tower and companions={'clip': CLIPModel, "
+            "'clip_tokenizer': tokenizer} of that tower. Give them, or choose 'cdpruner-style'."
+        )
+
+
 @checks.full_precision
 def clip_cosine(scene: Scene, features: Tensor) -> Tensor:
     """[N]: mean cosine of each visual token to the pieces of the question, in CLIP's space.
@@ -147,17 +177,9 @@ def clip_cosine(scene: Scene, features: Tensor) -> Tensor:
         scene: the scene.
         features: z [N, dz].
     """
-    clip, reader = (scene.companions.get(name) for name in ("clip", "clip_tokenizer"))
-    width = getattr(getattr(clip, "visual_projection", None), "in_features", None)
-    if scene.tower.cls_feature is None or reader is None or width != features.shape[1]:
-        given = ", ".join(sorted(scene.companions)) or "none"
-        raise MethodError(
-            "selector 'cdpruner' compares patches with the question in the space of the tower's "
-            f"own CLIP model; this tower's features are {features.shape[1]} wide, the companion's "
-            f"are {width}, companions given: {given}. Allowed are LLaVA models with a CLIP tower "
-            "and companions={'clip': CLIPModel, 'clip_tokenizer': tokenizer} of that tower. Give "
-            "them, or choose 'cdpruner-style'."
-        )
+    tower = None if scene.tower.cls_feature is None else features.shape[1]
+    check_clip(tower, scene.companions)
+    clip, reader = scene.companions["clip"], scene.companions["clip_tokenizer"]
     with torch.no_grad():
         image = clip_image(clip, features)
         text = clip_text(clip, reader, scene.question.replace(SUFFIX, ""))

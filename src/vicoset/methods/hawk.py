@@ -13,6 +13,7 @@ from vicoset.core import checks
 from vicoset.errors import MethodError
 from vicoset.methods.base import DECODER, EMBEDDINGS, TEXT, About, Scene, Selection
 from vicoset.methods.choose import top
+from vicoset.methods.demands import Offer
 from vicoset.methods.greedy import steady
 from vicoset.methods.registry import register_selector
 
@@ -63,15 +64,14 @@ class Hawk:
         ),
     )
 
+    def check_offer(self, offer: Offer) -> None:
+        """Raise where the published weights are of other heads."""
+        check_heads(offer.heads)
+
     def select(self, scene: Scene, keep: int) -> Selection:
         """Rank by the weighted scores of block 0."""
         scores = head_scores(scene, 0, asked(scene, scene.text.embeddings), scene.embeddings)
-        if len(scores) != len(PUBLISHED):
-            raise MethodError(
-                f"selector 'hawk' has the published weights of the {len(PUBLISHED)} heads of "
-                f"Qwen2.5-VL-7B, and this decoder has {len(scores)}; allowed are decoders with "
-                f"{len(PUBLISHED)}. Choose 'hawk-style', which weights all heads alike."
-            )
+        check_heads(len(scores))
         weights = scores.new_tensor(PUBLISHED)
         return Selection(top(scene, weighted(scores, weights), keep), {})
 
@@ -113,6 +113,20 @@ class HawkStyle:
             text, visual, block = scene.text.states, scene.states, scene.boundary
         scores = head_scores(scene, block, asked(scene, text), visual)
         return Selection(top(scene, weighted(scores, scores.new_ones(len(scores))), keep), {})
+
+
+def check_heads(heads: int) -> None:
+    """Raise unless there is a published weight for each head.
+
+    Args:
+        heads: H of the decoder.
+    """
+    if heads != len(PUBLISHED):
+        raise MethodError(
+            f"selector 'hawk' has the published weights of the {len(PUBLISHED)} heads of "
+            f"Qwen2.5-VL-7B, and this decoder has {heads}; allowed are decoders with "
+            f"{len(PUBLISHED)}. Choose 'hawk-style', which weights all heads alike."
+        )
 
 
 def asked(scene: Scene, text: Tensor) -> Tensor:

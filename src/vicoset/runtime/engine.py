@@ -33,7 +33,7 @@ from vicoset.runtime.record_json import request_of
 from vicoset.runtime.record_make import records_of
 from vicoset.runtime.scenes import decoder_maps, needs_of_plan
 from vicoset.runtime.tap import Tap
-from vicoset.runtime.tower import TowerWatch
+from vicoset.runtime.tower import TowerWatch, watch_of
 
 AUDITS = ("none", "light", "full")
 PREFIXES = ("gathered", "dense", "replay")
@@ -74,7 +74,7 @@ class Engine(PromptForward):
         self.tokenizer = getattr(processor, "tokenizer", processor)
         self.companions = dict(companions or {})
         needs = needs_of_plan(plan)
-        checks.check_needs(self.model, plan, self.tokenizer)
+        checks.check_needs(self.model, plan, self.tokenizer, self.decoder, self.companions)
         self._maps = decoder_maps(self.decoder) if DECODER in needs else None
         self._tower_watch: TowerWatch | None = None
         self.boundaries = {stage.boundary: stage for stage in plan.stages}
@@ -120,7 +120,7 @@ class Engine(PromptForward):
         )
         self._watch = watch_image_features(self.model)
         if TOWER in needs_of_plan(self.plan):
-            self._tower_watch = TowerWatch(self.model)
+            self._tower_watch = watch_of(self.model)
         self._wrap(self.model, "generate", self._generate)
         self._wrap(self.model, "prepare_inputs_for_generation", self._prepare)
         if hasattr(self.decoder, "_deepstack_process"):

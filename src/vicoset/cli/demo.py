@@ -116,8 +116,9 @@ def suggestions(model: str, source: Source) -> list[tuple[str, str]]:
     ask = f"run tinybench:chart/0000 --plan {DEEP} --keep 64 --compare --picture chart.png{given}"
     audit = f"audit {source.name} {shlex.quote(source.question)} --plan {DEEP}{given}"
     study = (
-        "evaluate study fixed-k --tasks tinybench-document --images 5 --methods random@2 "
-        f"--seeds 0 --keeps {FEWER} --model {shlex.quote(model)} --out runs"
+        "evaluate study fixed-k --tasks tinybench-document --images 5 "
+        "--methods downsample,grid+drop@2,random+drop@2 --seeds 0 "
+        f"--keeps {FEWER} --model {shlex.quote(model)} --out runs"
     )
     return [
         ("another picture, another budget", f"{program()} {ask}"),

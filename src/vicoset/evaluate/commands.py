@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from vicoset.errors import RunError, SettingError
 from vicoset.evaluate.loading import DTYPES, TINY, load_named
 from vicoset.evaluate.shards import Shard
+from vicoset.evaluate.texts import check_plans, data_and_choices, listed, seeds_of
 
 FAILED, REFUSED = 3, 2
 
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
 
     asking, failed = Asking(options), 0
     asked: dict[str, Any] = {
-        "plans": [text for text in names_in(options.methods) if text != "full"],
+        "plans": check_plans([text for text in names_in(options.methods) if text != "full"]),
         "keeps": [budget_of(text) for text in listed(options.keeps)],
         "full": not options.no_full,
         "seeds": seeds_of(options.seeds),
@@ -231,73 +231,3 @@ def _check(options: argparse.Namespace) -> None:
         raise SettingError(f"--prefix {options.prefix}; allowed are {', '.join(PREFIXES)}.")
     if options.shard is not None:
         Shard.parse(options.shard)
-
-
-def seeds_of(text: str) -> list[int]:
-    """The seeds of a list.
-
-    Args:
-        text: of an option.
-    """
-    found = listed(text)
-    if not found or not all(part.isdecimal() for part in found):
-        raise SettingError(f"--seeds {text!r}; allowed are whole numbers from 0 on, such as 0,1,2.")
-    return [int(part) for part in found]
-
-
-def listed(text: str) -> list[str]:
-    """The parts of a list with commas.
-
-    Args:
-        text: of an option.
-    """
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def data_and_choices(
-    data: Sequence[str], choices: Sequence[str]
-) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """What ``--data`` and ``--choice`` say, by task.
-
-    Args:
-        data: TASK=PATH, each.
-        choices: TASK=KEY:VALUE,..., each; a task may be named more than once.
-    """
-    read: dict[str, dict[str, Any]] = {}
-    for text in choices:
-        for name, chosen in by_task([text], "--choice").items():
-            read.setdefault(name, {}).update(choice(one) for one in chosen.split(",") if one)
-    return by_task(data, "--data"), read
-
-
-def by_task(given: Sequence[str], option: str) -> dict[str, str]:
-    """``TASK=VALUE`` as pairs.
-
-    Args:
-        given: of an option that may be given more than once.
-        option: its name, for messages.
-    """
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise SettingError(
-                f"{option} {text!r}; allowed is TASK=VALUE, such as {option} pope=/data/pope."
-            )
-        found[name] = value
-    return found
-
-
-def choice(text: str) -> tuple[str, Any]:
-    """``key:value``; numbers, true and false are read as such.
-
-    Args:
-        text: of an option.
-    """
-    key, colon, value = text.partition(":")
-    if not colon:
-        raise SettingError(f"choice {text!r}; allowed is KEY:VALUE, such as parser:first-sentence.")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value

@@ -14,6 +14,7 @@ from vicoset.evaluate import commands, study, tabulate
 from vicoset.evaluate.commands import REFUSED
 from vicoset.evaluate.interrupt import Interrupted
 from vicoset.evaluate.lmms import command as lmms
+from vicoset.evaluate.texts import data_and_choices
 
 PROGRAM = "python -m vicoset.evaluate"
 
@@ -108,4 +109,4 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         one = found.add_parser(name, help=command.line)
         one.set_defaults(command=command.run)
         command.add(one)
-    lmms.add(found, commands.data_and_choices)
+    lmms.add(found, data_and_choices)

@@ -125,6 +125,16 @@ def evaluate(
         evidence=evidence,
         shared=Shared(model, first_boundary(methods)) if share else None,
     )
+    told = {
+        "asked": {
+            "model": str(directory or name or known),
+            "data": None if data is None else os.path.abspath(data),
+            "limit": limit,
+            "prefix": prefix,
+            "allow_uncertified": allow_uncertified,
+        },
+        "machine": identity.machine(model),
+    }
     files = Files(Path(out) / "fingerprints.jsonl")
     about_model = identity.of_model(model, processor, directory, files)
     about_task = identity.of_task(task, items, choices or {}, files)
@@ -133,7 +143,7 @@ def evaluate(
         about = identity.of_method(method, prefix, settings)
         facts = identity.run_facts(about_model, about_task, about, batch)
         info = info_of(method, facts["run_id"], name or Path(known).name, identity.depth(model))
-        facts = {"task": task.name, "info": info, **facts, "machine": identity.machine(model)}
+        facts = {"task": task.name, "info": info, **facts, **told}
         folders.append(create(out, method.label, facts, [item.sample_id for item in items]))
     part = Shard.from_environment() if shard is None else shard
     part = Shard.parse(part) if isinstance(part, str) else part

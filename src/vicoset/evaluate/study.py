@@ -13,14 +13,13 @@ from vicoset.evaluate.commands import (
     FAILED,
     Asking,
     add_model_arguments,
-    listed,
     loaded,
-    seeds_of,
     tell_failures,
 )
 from vicoset.evaluate.entry import FULL
 from vicoset.evaluate.folder import Folder
 from vicoset.evaluate.method import Method, methods_of
+from vicoset.evaluate.texts import check_plans, listed, seeds_of
 from vicoset.plan import Keep, names_in
 
 ALL = "all"
@@ -71,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
             )
         options.choice += [f"{name}=images:{options.images}" for name in tiny]
     _settle_times(options)
+    check_plans([text for text in names_in(options.methods) if text != ALL])
+    check_plans(names_in(options.also))
     asking = Asking(options)
     seeds = seeds_of(options.seeds or ("0" if options.kind in TIMED else "0,1,2"))
     model, processor = loaded(options)
@@ -139,7 +140,7 @@ def plans_of(options: argparse.Namespace, depth: int) -> list[str]:
     elif options.methods == ALL:
         found = [one.plan for one in lineup(depth)]
     else:
-        found = [*GMC, *names_in(options.methods)]
+        found = [*GMC, *ALWAYS, *names_in(options.methods)]
     out = set(listed(options.without))
     found = [*found, *names_in(options.also)]
     return [p for p in dict.fromkeys(found) if p != FULL and not {p, _head(p)} & out]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from vicoset.errors import SettingError
-from vicoset.evaluate.commands import listed
 from vicoset.evaluate.folder import Folder
 from vicoset.evaluate.statistics.study import REPLICATES, SEED
+from vicoset.evaluate.texts import listed
 
 FORMS = {"markdown": "md", "csv": "csv", "latex": "tex"}
 POINTS = "gmc-h2,gmc-l16"

@@ -156,7 +156,13 @@ def find(
         chosen: the runs themselves, where the caller knows which they are.
     """
     there = list(chosen) if chosen is not None else folders(out)
+    known = sorted({one.task for one in there})
     there = [one for one in there if not tasks or one.task in tasks]
+    if not there:
+        raise RunError(
+            f"{out} holds no run of {', '.join(tasks)}; it has runs of {', '.join(known)}. Name "
+            "those, or leave --tasks out."
+        )
     names = sorted({str(one.facts["info"]["model"]) for one in there})
     if model:
         there = [one for one in there if one.facts["info"]["model"] == model]

@@ -92,10 +92,18 @@ def command(found: Found, key: Key, tasks: Sequence[str]) -> str:
         key: of the row.
         tasks: by name.
     """
-    parts = ["run", "--model", found.model, "--tasks", ",".join(tasks), "--out", found.out]
+    told = [found.facts.get(task, {}).get("asked", {}) for task in tasks]
+    first = told[0] if told else {}
+    model = str(first.get("model", found.model))
+    parts = ["run", "--model", model, "--tasks", ",".join(tasks), "--out", found.out]
     parts += ["--methods", key.plan] + ([] if key.plan == FULL else ["--keeps", key.keep])
     for task in tasks:
         asked = found.facts.get(task, {}).get("identity", {}).get("task", {}).get("choices", {})
         if asked:
             parts += ["--choice", f"{task}=" + ",".join(f"{k}:{v}" for k, v in asked.items())]
+    for task, about in zip(tasks, told, strict=True):
+        parts += ["--data", f"{task}={about['data']}"] if about.get("data") else []
+    parts += ["--limit", str(first["limit"])] if first.get("limit") else []
+    parts += ["--prefix", first["prefix"]] if first.get("prefix", "gathered") != "gathered" else []
+    parts += ["--allow-uncertified"] if first.get("allow_uncertified") else []
     return f"{PROGRAM} {shlex.join(parts)}"

@@ -1,6 +1,8 @@
 """``vicoset run``: the answer and the record first, files after them, refusals before the model."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def test_a_picture_of_the_benchmark_says_what_is_right(
     item = bench.picture_items("qwen", "document/0000")[0]
     assert f"{item.question} The benchmark's answer is {item.answer}.\n" in out
     assert "Of the evidence, " in out and f" of {len(item.boxes)} is kept." in out
-    assert error.startswith("note: ") and "UserWarning" not in error
+    assert "UserWarning" not in error and "Loading" not in error
 
 
 def test_compare_runs_full_beside_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,3 +192,10 @@ def test_options_that_have_no_meaning(
         main([*asked(home, ITEM), *given])
     error = capsys.readouterr().err
     assert stop.value.code == 2 and ("allowed are" in error or "invalid choice" in error)
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    given = [sys.executable, "-m", "vicoset", "run", str(tmp_path / "none.png"), "what?"]
+    result = subprocess.run(given, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("vicoset run: image ") and result.stderr.count("\n") == 1

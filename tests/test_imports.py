@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tiny": {"errors"},
     "audit": _BELOW_CLI,
     "view": _BELOW_CLI,
-    "evaluate": {*_BELOW_CLI, "tiny"},
+    "evaluate": {*_BELOW_CLI, "tiny", "audit"},
     "bench": {*_BELOW_CLI, "tiny"},
     "ask": {*_BELOW_CLI, "tiny", "view", "evaluate"},
     "cli": {*_BELOW_CLI, "tiny", "audit", "view", "evaluate", "bench", "ask"},

@@ -26,8 +26,10 @@ from vicoset.runtime.compact import Watch
 from vicoset.runtime.downsample import templated
 from vicoset.runtime.record import Record
 from vicoset.runtime.shared import Shared
+from vicoset.runtime.record_lines import append
 
 VERSION = "1"  # changes when the way of asking changes; part of a run's identity
+AUDIT = "audit"  # where an entry's evidence holds the diagnostics of an audit
 
 
 class Answer(NamedTuple):
@@ -39,6 +41,7 @@ class Answer(NamedTuple):
         record: of the prompt.
         seconds: of the request and its parts.
         peak: most bytes of memory meanwhile.
+        audit: diagnostics of the request; None where nobody audited.
     """
 
     text: str
@@ -46,6 +49,7 @@ class Answer(NamedTuple):
     record: Record
     seconds: dict[str, float]
     peak: int = 0
+    audit: dict[str, Any] | None = None
 
 
 class Model:
@@ -59,6 +63,8 @@ class Model:
         evidence: whether they keep what the methods measured.
         shared: what methods compute alike on one prompt, computed once; None to run all of it every
             time, as times need it.
+        records: a file that gets the sealed record of every answer; None for none.
+        asked_with: choices and data of the task, for those records.
     """
 
     def __init__(
@@ -71,12 +77,15 @@ class Model:
         allow_uncertified: bool = False,
         support: bool = False,
         evidence: bool = False,
+        records: str | os.PathLike[str] | None = None,
+        asked_with: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         shared: Shared | None = None,
     ) -> None:
         self.model, self.processor = model, processor
         self.shared = shared
         self._common: Any = None
+        self.records, self.asked_with = records, dict(asked_with or {})
         self.support, self.evidence = support, evidence
         self._process = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._options: dict[str, Any] = {
@@ -86,6 +95,11 @@ class Model:
             "processor": processor,
             "watch": watch,
         }
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What every context of this model is made with, as ``compress`` takes it."""
+        return {name: value for name, value in self._options.items() if name != "watch"}
 
     def prepare(self, block: Block) -> Any:
         """The inputs of a block, on the CPU, padded on the left.
@@ -210,6 +224,7 @@ class Model:
         preparing: float,
     ) -> Entry:
         normalised, stats, score = task.score(item, row.text)
+        self._seal(task, method, item, row, float(score))
         seconds = {"prepare": round(preparing, 6), **row.seconds}
         return Entry(
             task=task.name,
@@ -251,9 +266,24 @@ class Model:
             "peak_bytes": row.peak,
             "process": self._process,
             "support": measured.support(record) if self.support else None,
-            "evidence": measured.evidence(record) if self.evidence else None,
+            "evidence": self._measured(row),
             "notes": record.notes,
         }
+
+    def _measured(self, row: Answer) -> dict[str, Any] | None:
+        """What an entry says of the methods' numbers, and of an audit."""
+        found = dict(measured.evidence(row.record)) if self.evidence else {}
+        if row.audit is not None:
+            found[AUDIT] = row.audit
+        return found if self.evidence or found else None
+
+    def _seal(self, task: Task, method: Method, item: Item, row: Answer, score: float) -> None:
+        """Append the request's record to the file of records."""
+        if self.records is None:
+            return
+        asked = {"name": task.name, "sample": item.sample_id, **self.asked_with}
+        about = {"task": asked, "method": method.label, "raw": row.text, "score": score}
+        append(self.records, [row.record.to_json(about)])
 
 
 class _Watch:

@@ -41,6 +41,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, share: bool | None = Fa
     add("--attention", help="attention kernel, such as sdpa or eager")
     add("--support", action="store_true", help="store the kept indices")
     add("--evidence", action="store_true", help="store what the methods measured")
+    add("--records", metavar="FILE", help="append the sealed record of every answer to a file")
     add("--ahead", type=int, help="batches to read while another one is answered")
     add("--seconds", type=float, help="stop after so long; status 75; go on later")
     add("--repair", action="store_true", help="compute damaged lines again")
@@ -126,6 +127,7 @@ class Asking:
             "shard": None if o.shard is None else Shard.parse(o.shard),
             "support": o.support,
             "evidence": o.evidence,
+            "records": o.records,
             "repair": o.repair,
             "ahead": o.ahead,
             "seconds": left,

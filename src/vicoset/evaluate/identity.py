@@ -75,7 +75,7 @@ def of_method(method: Method, prefix: str, settings: Settings | None) -> dict[st
         code = {"code": fingerprint.of_code(method.modules)} if method.modules else {}
         return {**method.facts(), **code}
     made = [m for stage in method.plan.stages for m in (stage.selector, stage.realiser)]
-    roots = ["vicoset.runtime.engine", *(type(one).__module__ for one in made)]
+    roots = ["vicoset.runtime.engine", *method.modules, *(type(one).__module__ for one in made)]
     return {
         **method.facts(),
         "prefix": prefix,

@@ -65,6 +65,7 @@ def evaluate(
     shard: Shard | str | None = None,
     support: bool = False,
     evidence: bool = False,
+    records: str | os.PathLike[str] | None = None,
     repair: bool = False,
     ahead: int | None = None,
     seconds: float | None = None,
@@ -96,6 +97,7 @@ def evaluate(
         shard: this process's share; torchrun's by default, else the whole.
         support: store the kept indices.
         evidence: store what the methods measured.
+        records: a file to which the sealed record of every answer is appended.
         repair: compute damaged lines again instead of refusing them.
         ahead: batches whose images are read while another one is answered; by default 2 beside an
             accelerator and none on the CPU.
@@ -124,6 +126,11 @@ def evaluate(
         support=support,
         evidence=evidence,
         shared=Shared(model, first_boundary(methods)) if share else None,
+        records=records,
+        asked_with={
+            **({"choices": dict(choices)} if choices else {}),
+            **({} if data is None else {"data": os.fspath(data)}),
+        },
     )
     told = {
         "asked": {

@@ -102,7 +102,8 @@ class Audited(Method):
         )
         seconds = {"audit": round(time.perf_counter() - start, 6)}
         seconds |= {f"audit:{name}": round(spent, 6) for name, spent in audit.seconds.items()}
-        return [Answer(text, len(audit.compact_tokens), audit.record, seconds, numbers_of(audit))]
+        count, numbers = len(audit.compact_tokens), numbers_of(audit)
+        return [Answer(text, count, audit.record, seconds, audit=numbers)]
 
     def _audit(self, asked: Model, inputs: Any, limit: int) -> Audit:
         assert self.plan is not None

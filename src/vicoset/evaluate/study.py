@@ -28,9 +28,10 @@ KEEPS = {
     **{"fixed-k": "512,256,128,64", "hallucination": "256,128", "llava": "128,64"},
     **dict.fromkeys(TIMED, "256,128"),
 }
+AUDITED = {"mechanism": "full", "probe": "full", "coverage": "light"}
 STUDIES = (
     *("fixed-k", "equal-work", "hallucination", "llava", "factorial", "message-pathway"),
-    *TIMED,
+    *("selector-recovery", *AUDITED, *TIMED),
 )
 
 
@@ -49,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keeps", help="budgets; of GMC where others get equal work")
     add("--seeds", help="for the plans that draw; 0,1,2 by default, 0 where time is measured")
     add("--images", type=int, help="pictures of every kind, for tinybench")
+    add(
+        "--null", default="masked", choices=("masked", "blank"), help="of audits: without the image"
+    )
     add("--dry-run", action="store_true", help="list the methods and stop")
     tabulate.add_options(parser)
 
@@ -72,8 +76,14 @@ def run(options: argparse.Namespace) -> int:
     _settle_times(options)
     check_plans([text for text in names_in(options.methods) if text != ALL])
     check_plans(names_in(options.also))
+    if options.kind in (*TIMED, *AUDITED) and options.batch > 1:
+        raise SettingError(
+            f"--batch {options.batch} with {options.kind}; allowed is 1: a request of a batch has "
+            "no time and no audit of its own."
+        )
     asking = Asking(options)
-    seeds = seeds_of(options.seeds or ("0" if options.kind in TIMED else "0,1,2"))
+    single = options.kind in (*TIMED, *AUDITED)
+    seeds = seeds_of(options.seeds or ("0" if single else "0,1,2"))
     model, processor = loaded(options)
     depth = identity.depth(model)
     plans = plans_of(options, depth)
@@ -81,6 +91,10 @@ def run(options: argparse.Namespace) -> int:
     for line in refused:
         print(f"left out: {line}", file=sys.stderr)
     methods = methods_for(options, plans, depth, seeds, lambda: tokens_of(model, processor, asking))
+    if options.kind in AUDITED:
+        from vicoset.evaluate.audited import audited
+
+        methods = audited(methods, AUDITED[options.kind], options.null)
     if options.dry_run:
         print("\n".join(method.label for method in methods))
         return 0
@@ -132,11 +146,14 @@ def plans_of(options: argparse.Namespace, depth: int) -> list[str]:
     from vicoset.evaluate.tables.pathway import ends
     from vicoset.methods import interventions
 
-    if options.kind == "factorial":
-        cells = [interventions.factorial(at, tabulate.factors(options)) for at in options.at]
+    points = tabulate.points(options)
+    if options.kind in SELVES:
+        found = SELVES[options.kind](options, points, depth)
+    elif options.kind == "factorial":
+        cells = [interventions.factorial(at, tabulate.factors(options)) for at in points]
         found = [*(plan for one in cells for plan in one), *ALWAYS]
     elif options.kind == "message-pathway":
-        found = [*(plan for at in options.at for plan in ends(at)), *ALWAYS]
+        found = [*(plan for at in points for plan in ends(at)), *ALWAYS]
     elif options.methods == ALL:
         found = [one.plan for one in lineup(depth)]
     else:
@@ -144,6 +161,39 @@ def plans_of(options: argparse.Namespace, depth: int) -> list[str]:
     out = set(listed(options.without))
     found = [*found, *names_in(options.also)]
     return [p for p in dict.fromkeys(found) if p != FULL and not {p, _head(p)} & out]
+
+
+def _mechanism(options: argparse.Namespace, points: Sequence[str], depth: int) -> list[str]:
+    from vicoset.evaluate.tables.mechanism import plans_at
+
+    return [plan for at in points for plan in plans_at(at, depth)]
+
+
+def _probe(options: argparse.Namespace, points: Sequence[str], depth: int) -> list[str]:
+    from vicoset.evaluate.tables.probe import plans_at
+
+    ranks, seeds = (list(map(int, listed(text))) for text in (options.ranks, options.probe_seeds))
+    return [plan for at in points for plan in plans_at(at, ranks, seeds)]
+
+
+def _coverage(options: argparse.Namespace, points: Sequence[str], depth: int) -> list[str]:
+    return list(points)
+
+
+def _recovery(options: argparse.Namespace, points: Sequence[str], depth: int) -> list[str]:
+    from vicoset.evaluate.tables.recovery import plans_at
+
+    pair = tabulate.pairs(options)
+    return [plan for at in points for plan in plans_at(at, depth, *pair).values()]
+
+
+SELVES = {
+    "mechanism": _mechanism,
+    "probe": _probe,
+    "coverage": _coverage,
+    "selector-recovery": _recovery,
+}
+"""Studies whose plans follow from their points alone."""
 
 
 def _head(plan: str) -> str:

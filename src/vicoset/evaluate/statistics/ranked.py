@@ -45,7 +45,9 @@ def auroc(weights: Floats, scores: Floats, events: NDArray[np.bool_]) -> Floats:
     happened, not_happened = weights[:, events], weights[:, ~events]
     pairs = happened.sum(1) * not_happened.sum(1)
     won = ((happened @ wins) * not_happened).sum(1)
-    return np.divide(won, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
+    found = np.full(len(weights), np.nan)
+    np.divide(won, pairs, out=found, where=pairs > 0)
+    return found
 
 
 def quantile(weights: Floats, values: Floats, share: float) -> Floats:

@@ -25,7 +25,7 @@ from vicoset.evaluate.tables.table import Cell
 N = "requests"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Facts:
     """The means of some numbers over the requests of a task.
 
@@ -247,7 +247,9 @@ def _mean(name: str) -> Any:
     def mean(sums: Sums) -> Floats:
         whole = np.asarray(sums[f"count:{name}"], np.float64)
         part = np.asarray(sums[f"sum:{name}"], np.float64)
-        return np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+        found = np.full(whole.shape, np.nan)
+        np.divide(part, whole, out=found, where=whole > 0)
+        return found
 
     return mean
 

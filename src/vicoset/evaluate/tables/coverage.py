@@ -30,6 +30,7 @@ def coverage(
     folders: Sequence[Folder],
     tasks: Sequence[str] = (),
     options: Options | None = None,
+    where: Sequence[str] = (),
 ) -> list[Table]:
     """A row per plan and budget, in the order of their boundaries.
 
@@ -38,9 +39,10 @@ def coverage(
         folders: of those runs.
         tasks: by name; all of Full's when empty.
         options: how to resample.
+        where: only these plans; all that are there when empty.
     """
     options = options or Options()
-    keys = [key for key in found.runs if key != FULL_KEY]
+    keys = [k for k in found.runs if k != FULL_KEY and (not where or k.plan in where)]
     if not keys:
         raise RunError(
             f"{found.out} holds no audited run; run `vicoset evaluate study coverage`, which runs "
@@ -77,11 +79,12 @@ def coverage(
     ]
     notes = [
         both.note(),
-        "Coverage of a support before recovery: F(S)/F(V) and saturation of its banks, mean over the "
-        "requests and their fifth percentile (5%), with 95% intervals. Stages of one plan: the last.",
-        "Grid left: uncovered-grid distortion. Distance: mean squared chord of appearance clients to "
-        "the nearest carrier, beside the bound that coverage gives. Violated: statements that did "
-        "not hold, of all requests.",
+        "Coverage of a support before recovery: F(S)/F(V) and saturation of its banks, mean over "
+        "the requests and their fifth percentile (5%), with 95% intervals. Of a plan's stages: the "
+        "last.",
+        "Grid left: uncovered-grid distortion. Distance: mean squared chord of appearance clients "
+        "to the nearest carrier, beside the bound that coverage gives. Violated: statements that "
+        "did not hold, of all requests.",
         COSTS,
         *found.notes,
     ]

@@ -22,7 +22,7 @@ from vicoset.evaluate.tables.rows import COST, COSTS, METHOD, costs, described
 from vicoset.evaluate.tables.table import Column, Row, Table, Value
 from vicoset.plan import plan_named
 
-CONTROLS = ("norm-diversity+drop", "uniform-head+drop")
+CONTROLS = ("random+drop", "norm-diversity+drop", "uniform-head+drop")
 PAPER = {
     "norm-diversity+drop": "Norm+Sim",
     "uniform-head+drop": "Head-aware control",
@@ -33,7 +33,7 @@ FAMILY = ("error", "vie", "harmful")
 
 
 def plans_at(where: str, depth: int) -> tuple[str, ...]:
-    """Norm and similarity, independent heads, GMC hard and GMC, before one block.
+    """Random, norm and similarity, independent heads, GMC hard and GMC, before one block.
 
     Args:
         where: a preset, such as ``gmc-h2``, or a plan ``gmc@p``.
@@ -187,9 +187,9 @@ def _first(both: Comparison, rows: list[Row], options: Options) -> Table:
         "F(S)/F(V): coverage of the deployed objective before recovery. e_M: relative error of the "
         "signed messages at the boundary. VIE: at the end of the prompt, against the model whose "
         "text never sees a visual token.",
-        "Harmful: answers that were right in Full and changed, of those that were right. AUROC: how "
-        "VIE orders harmful changes above the other right ones; no interval where a replicate has "
-        "none of either. r: of centred candidate distortion and VIE, a point per question.",
+        "Harmful: answers that were right in Full and changed, of those that were right. AUROC: "
+        "how VIE orders harmful changes above the other right ones; no interval where a replicate "
+        "has none of either. r: of centred candidate distortion and VIE, a point per question.",
         COSTS,
         *both.found.notes,
     ]
@@ -205,9 +205,9 @@ def _differences(
         if key == ours or not both.has(key):
             continue
         for name in FAMILY:
-            one = less(draws[name], key, ours)
-            if np.isfinite(one.value).all() and np.isfinite(one.replicates).all():
-                found[key.plan, name] = one.estimates(LEVEL)["delta"]
+            delta = less(draws[name], key, ours)
+            if np.isfinite(delta.value).all() and np.isfinite(delta.replicates).all():
+                found[key.plan, name] = delta.estimates(LEVEL)["delta"]
     adjusted = holm({place: one.p(both.options.alternative) for place, one in found.items()})
     rows = []
     for plan in dict.fromkeys(plan for plan, _ in found):
@@ -271,8 +271,8 @@ def _third(both: Comparison, rows: list[Row]) -> Table:
         Column("violations", "violated"),
     ]
     notes = [
-        "Rates and escapes are of the decision at the end of the prompt; positions are all of Full's "
-        "answer. A certified winner cannot flip, and a statement is a theorem: both counts are 0 "
-        "unless the program or the machine is at fault.",
+        "Rates and escapes are of the decision at the end of the prompt; positions are all of "
+        "Full's answer. A certified winner cannot flip, and a statement is a theorem: both counts "
+        "are 0 unless the program or the machine is at fault.",
     ]
     return Table("mechanism-output", f"Certificates, {both.found.model}", columns, rows, notes)

@@ -25,8 +25,8 @@ from vicoset.plan import Keep, plan_named
 from vicoset.runtime.compact import Watch
 from vicoset.runtime.downsample import templated
 from vicoset.runtime.record import Record
-from vicoset.runtime.shared import Shared
 from vicoset.runtime.record_lines import append
+from vicoset.runtime.shared import Shared
 
 VERSION = "1"  # changes when the way of asking changes; part of a run's identity
 AUDIT = "audit"  # where an entry's evidence holds the diagnostics of an audit

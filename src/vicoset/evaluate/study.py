@@ -76,10 +76,10 @@ def run(options: argparse.Namespace) -> int:
     _settle_times(options)
     check_plans([text for text in names_in(options.methods) if text != ALL])
     check_plans(names_in(options.also))
-    if options.kind in (*TIMED, *AUDITED) and options.batch > 1:
+    if options.kind in AUDITED and options.batch > 1:
         raise SettingError(
             f"--batch {options.batch} with {options.kind}; allowed is 1: a request of a batch has "
-            "no time and no audit of its own."
+            "no audit of its own."
         )
     asking = Asking(options)
     single = options.kind in (*TIMED, *AUDITED)

@@ -90,5 +90,5 @@ docs-models: $(STAMP) ## run the contract of the model families and write docs/m
 	HF_HUB_OFFLINE=1 $(BIN)/python -m docs.make_models
 
 clean: ## remove caches and build outputs; the environments stay
-	rm -rf build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf build dist out vicoset-demo.png .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find . \( -path ./$(VENV) -o -path ./$(MATRIX) -o -path ./$(LMMS) \) -prune -o -type d -name __pycache__ -exec rm -rf {} +

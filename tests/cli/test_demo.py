@@ -80,8 +80,20 @@ def test_the_picture_shows_three_methods(shown: str, home: Path) -> None:
         assert found.width > 4 * 504 and found.height > 2 * 504
 
 
-# The evaluation warns, as `load` does.
-@pytest.mark.filterwarnings("ignore:torchvision is not installed")
+def test_an_answer_that_needs_no_mark_has_no_evidence(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "MORE", 16)
+    monkeypatch.setattr(demo, "FEWER", 8)
+    items = bench.picture_items("qwen", "objects/0000")
+    item = next(one for one in items if not one.boxes)
+    given = ["--item", f"tinybench:{item.item_id}", "--model", str(home / "model")]
+    code, text = run(["demo", *given])
+    assert code == 0 and item.question in text and "evidence" not in text
+    assert (tmp_path / demo.PICTURE).exists()
+
+
 def test_the_three_commands_run_as_printed(
     shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,7 +145,8 @@ def _head(request: Request, full: Asked, model: object, depth: int) -> Iterator[
 def _legend(full: Asked, asked: Sequence[Asked]) -> Iterator[str]:
     marks = len(full.evidence)
     yield ""
-    yield f"  evidence  of the {marks} marks that the answer needs, those under a kept token"
+    if marks:
+        yield f"  evidence  of the {marks} marks that the answer needs, those under a kept token"
     yield "  coverage  F(S)/F(V): how well the kept tokens cover what all of them cover"
     yield "  work      visual tokens times blocks, beside Full's; seconds include the vision tower"
     yield from (f"  note      {note}" for note in _notes(asked))

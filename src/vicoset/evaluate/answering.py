@@ -73,6 +73,7 @@ class Model:
         processor: Any,
         *,
         prefix: str = "gathered",
+        positions: str = "original",
         settings: Settings | None = None,
         allow_uncertified: bool = False,
         support: bool = False,
@@ -90,6 +91,7 @@ class Model:
         self._process = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._options: dict[str, Any] = {
             "prefix": prefix,
+            "positions": positions,
             "settings": settings,
             "allow_uncertified": allow_uncertified,
             "processor": processor,

@@ -36,6 +36,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, share: bool | None = Fa
     add("--batch", type=int, default=1, help="items that are answered together")
     add("--shard", help="such as 1/4; torchrun's by default")
     add("--prefix", default="gathered", help="gathered, dense or replay")
+    add("--positions", default="original", help="original or packed; take a directory of its own")
     add("--dtype", default="auto", help=", ".join(DTYPES))
     add("--device", default="auto", help="cpu, cuda, cuda:1, ...")
     add("--attention", help="attention kernel, such as sdpa or eager")
@@ -121,6 +122,7 @@ class Asking:
             "choices": self._choices.get(name, {}),
             "items": self._items[name],
             "prefix": o.prefix,
+            "positions": o.positions,
             "allow_uncertified": o.allow_uncertified,
             "limit": o.limit,
             "batch": o.batch,

@@ -63,13 +63,16 @@ def of_task(
     }
 
 
-def of_method(method: Method, prefix: str, settings: Settings | None) -> dict[str, Any]:
+def of_method(
+    method: Method, prefix: str, settings: Settings | None, positions: str = "original"
+) -> dict[str, Any]:
     """The facts of a method; Full's do not name what cannot matter for it.
 
     Args:
         method: of the comparison.
         prefix: execution mode.
         settings: the method's numbers.
+        positions: "original" or "packed".
     """
     if method.plan is None:
         code = {"code": fingerprint.of_code(method.modules)} if method.modules else {}
@@ -79,6 +82,7 @@ def of_method(method: Method, prefix: str, settings: Settings | None) -> dict[st
     return {
         **method.facts(),
         "prefix": prefix,
+        **({} if positions == "original" else {"positions": positions}),
         "settings": repr(settings or Settings()),
         "code": fingerprint.of_code(roots),
     }

@@ -58,6 +58,7 @@ def evaluate(
     full: bool = True,
     seeds: Sequence[int] = (0,),
     prefix: str = "gathered",
+    positions: str = "original",
     settings: Settings | None = None,
     allow_uncertified: bool = False,
     limit: int | None = None,
@@ -90,6 +91,7 @@ def evaluate(
         full: run Full too; where it is there already it is shared, not run again.
         seeds: for the plans that draw.
         prefix: execution mode, as in ``compress``.
+        positions: of what is kept, as in ``compress``; a run of its own.
         settings: the method's numbers.
         allow_uncertified: as in ``compress``.
         limit: only the first so many items; a run of its own.
@@ -121,6 +123,7 @@ def evaluate(
         model,
         processor,
         prefix=prefix,
+        positions=positions,
         settings=settings,
         allow_uncertified=allow_uncertified,
         support=support,
@@ -147,7 +150,7 @@ def evaluate(
     about_task = identity.of_task(task, items, choices or {}, files)
     folders = []
     for method in methods:
-        about = identity.of_method(method, prefix, settings)
+        about = identity.of_method(method, prefix, settings, positions)
         facts = identity.run_facts(about_model, about_task, about, batch)
         info = info_of(method, facts["run_id"], name or Path(known).name, identity.depth(model))
         facts = {"task": task.name, "info": info, **facts, **told}

@@ -214,7 +214,7 @@ def possible(
     from vicoset.api import compress, downsample
     from vicoset.runtime.downsample import NAME
 
-    more = {"prefix": options.prefix, "allow_uncertified": options.allow_uncertified}
+    more = {n: getattr(options, n) for n in ("prefix", "positions", "allow_uncertified")}
     found, refused = [], []
     for plan in plans:
         try:

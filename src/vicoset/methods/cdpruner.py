@@ -61,6 +61,7 @@ class CDPruner:
         positions="packed",
         code=_CODE,
         licence=_LICENCE,
+        budget="tokens kept",
         notes=(
             "for LLaVA with the CLIP model of its tower as a companion; other towers have no such "
             "text side, and cdpruner-style is there for them",
@@ -68,6 +69,11 @@ class CDPruner:
             "CLIP's text length, as released",
             "relevance is scaled to [0, 1] over all images of a prompt together, as released",
             *_NOTES,
+        ),
+        checked=(
+            "by hand: the sign of the relevance",
+            "the greedy of the determinant by brute force",
+            "relevance against a real (random) CLIP, piece by piece",
         ),
     )
 
@@ -105,11 +111,16 @@ class CDPrunerStyle:
         reads="embeddings of visual tokens and of the question",
         code=_CODE,
         licence=_LICENCE,
+        budget="tokens kept",
         notes=(
             "the authors have released no code for Qwen; this is the public definition of OpenVINO "
             "GenAI (Apache-2.0), with its theta of 0.5",
             "relevance is positive and scaled to [0, 1] within each image",
             *_NOTES,
+        ),
+        checked=(
+            "the greedy of the determinant by brute force, with every theta",
+            "kernels of low rank: no NaN, no index twice",
         ),
     )
 

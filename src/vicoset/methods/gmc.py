@@ -70,11 +70,16 @@ class GMC:
         reads="native attention and projected values of the current block and two before it, "
         "states, coordinates",
         merges=True,
+        budget="tokens behind the boundary",
         notes=(
             "support by facility location over grounded, appearance and spatial clients; carriers "
             "by realiser transport",
             "docs/core.md lists the decisions that the paper leaves open",
             "images: the clients of all together, a carrier for each first",
+        ),
+        checked=(
+            "core against an independent float64 implementation",
+            "scenes in models against core, tensor by tensor",
         ),
     )
 

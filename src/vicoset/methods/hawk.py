@@ -56,11 +56,17 @@ class Hawk:
         reads="block 0's norm and projections of embeddings, 28 published head weights",
         code=_CODE,
         licence=_LICENCE,
+        budget="a share of N, rounded up",
         notes=(
             "weights are published for Qwen2.5-VL-7B alone; decoders with another number of heads "
             "are refused, and hawk-style is there for them. Other models of 28 heads get weights "
             "that were not measured on them",
             *_NOTES,
+        ),
+        checked=(
+            "loops over the model's own weights of block 0, in float64",
+            "scale of the weights, signs, and where the queries stand",
+            "the published weights, whole",
         ),
     )
 
@@ -97,12 +103,14 @@ class HawkStyle:
         reads="the boundary block's norm and projections of states",
         code=_CODE,
         licence=_LICENCE,
+        budget="a share of N, rounded up",
         notes=(
             "uniform head weights: a reconstruction where none are published",
             "@p reads block p and the states at p; hawk-style[-here]@p chooses by block 0 and "
             "drops at p, and so does hawk@p with the published weights",
             *_NOTES,
         ),
+        checked=("loops over the model's own weights, at block 0 and at the boundary",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:

@@ -24,6 +24,7 @@ from vicoset.runtime.caches import check_cache, gather_cache, is_static
 from vicoset.runtime.compact import Compacted, Watch, compact, extend
 from vicoset.runtime.gather import Kept, gather_axis
 from vicoset.runtime.kwargs import Rewriter
+from vicoset.runtime.packed import Packing
 from vicoset.runtime.record_time import Laps
 from vicoset.runtime.scenes import (
     Block,
@@ -88,6 +89,7 @@ class PromptForward:
     plan: Plan
     keep: Keep
     prefix: str
+    packing: Packing | None
     settings: Settings
     force: bool
     watch: Watch | None
@@ -277,7 +279,12 @@ class PromptForward:
         prompt.kept = local if prompt.kept is None else local.after(prompt.kept)
         flash = "flash" in str(self.decoder.config._attn_implementation)
         prompt.rewriter = Rewriter(
-            prompt.kept, prompt.length, self.decoder.config, flash, is_static(prompt.cache)
+            prompt.kept,
+            prompt.length,
+            self.decoder.config,
+            flash,
+            is_static(prompt.cache),
+            self.packing,
         )
 
     def _dry_run(self, block: nn.Module, states: Tensor, kwargs: dict[str, Any]) -> Seen:

@@ -74,6 +74,7 @@ def _again(
             plan,
             Keep(**body["keep"]),
             prefix=body["prefix"],
+            positions=body["positions"],
             settings=Settings(**body["settings"]),
             audit=_audited(body),
             allow_uncertified=True,

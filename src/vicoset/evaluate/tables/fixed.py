@@ -8,7 +8,7 @@ from vicoset.errors import RunError
 from vicoset.evaluate.statistics import Estimate
 from vicoset.evaluate.tables import printed
 from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options, cell
-from vicoset.evaluate.tables.lineup import ALWAYS, GMC, lineup
+from vicoset.evaluate.tables.lineup import ALWAYS, GMC, lineup, noted
 from vicoset.evaluate.tables.records import FULL_KEY, Found, Key
 from vicoset.evaluate.tables.rows import COST, COSTS, METHOD, QUERY_AWARE, command, costs, described
 from vicoset.evaluate.tables.table import Cell, Column, Row, Table, Value
@@ -66,6 +66,7 @@ def fixed_k(
         COSTS,
         QUERY_AWARE,
         *columns.notes,
+        *noted([key.plan for key in keys], found.depth),
         *found.notes,
     ]
     title = f"Fixed final budgets, {found.model}"

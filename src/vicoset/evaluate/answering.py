@@ -20,6 +20,7 @@ from vicoset.evaluate.blocks import Block
 from vicoset.evaluate.entry import Entry
 from vicoset.evaluate.method import Method
 from vicoset.evaluate.peak import Peak
+from vicoset.evaluate.stopwatch import Watch as Stopwatch
 from vicoset.evaluate.task import Item, Task
 from vicoset.plan import Keep, plan_named
 from vicoset.runtime.compact import Watch
@@ -27,6 +28,7 @@ from vicoset.runtime.downsample import templated
 from vicoset.runtime.record import Record
 from vicoset.runtime.record_lines import append
 from vicoset.runtime.shared import Shared
+from vicoset.runtime.square import squared
 
 VERSION = "1"  # changes when the way of asking changes; part of a run's identity
 AUDIT = "audit"  # where an entry's evidence holds the diagnostics of an audit
@@ -61,6 +63,7 @@ class Model:
     Attributes:
         support: whether entries keep the kept indices.
         evidence: whether they keep what the methods measured.
+        processor: of the model; with other bounds where one size of images was asked for.
         shared: what methods compute alike on one prompt, computed once; None to run all of it every
             time, as times need it.
         records: a file that gets the sealed record of every answer; None for none.
@@ -82,7 +85,11 @@ class Model:
         asked_with: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         shared: Shared | None = None,
+        square: int | None = None,
     ) -> None:
+        self._size: Callable[[Any], Any] | None = None
+        if square is not None:
+            processor, self._size = squared(model, processor, square)
         self.model, self.processor = model, processor
         self.shared = shared
         self._common: Any = None
@@ -110,7 +117,7 @@ class Model:
             block: items of one limit.
         """
         start = time.perf_counter()
-        inputs = self.encode([chat_of(item) for item in block.items])
+        inputs = self.encode(self._chats(block))
         return inputs, time.perf_counter() - start
 
     def encode(self, chats: Sequence[list[dict[str, Any]]]) -> Any:
@@ -120,6 +127,24 @@ class Model:
             chats: with their images, in the form of the chat template.
         """
         return templated(self.processor, chats)
+
+    def sized(self, chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The chat with its images in the one size that was asked for, if any.
+
+        Args:
+            chat: with its images.
+        """
+        if self._size is None:
+            return chat
+        size = self._size
+
+        def part(found: dict[str, Any]) -> dict[str, Any]:
+            return {**found, "image": size(found["image"])} if found["type"] == "image" else found
+
+        return [{**turn, "content": [part(one) for one in turn["content"]]} for turn in chat]
+
+    def _chats(self, block: Block) -> list[list[dict[str, Any]]]:
+        return [self.sized(chat_of(item)) for item in block.items]
 
     def answers(self, task: Task, method: Method) -> Callable[[Block, Any], Sequence[Entry]]:
         """A function from a prepared block to its entries.
@@ -132,9 +157,7 @@ class Model:
         def answer(block: Block, prepared: Any) -> list[Entry]:
             inputs, preparing = prepared
             self._common = inputs
-            rows = method.answers(
-                self, lambda: [chat_of(item) for item in block.items], inputs, block.items[0].limit
-            )
+            rows = method.answers(self, lambda: self._chats(block), inputs, block.items[0].limit)
             return [
                 self._entry(task, method, item, block.first + place, row, preparing / len(rows))
                 for place, (item, row) in enumerate(zip(block.items, rows, strict=True))
@@ -165,7 +188,7 @@ class Model:
         """
         sharing = self._sharing(inputs)
         inputs = inputs.to(self.model.device, dtype=self.model.dtype)
-        watch, peak = _Watch(self.model.device), Peak(self.model.device)
+        watch, peak = Stopwatch(self.model.device), Peak(self.model.device)
         with sharing or nullcontext(), self._context(method) as run:
             out = self.model.generate(
                 **inputs,
@@ -286,32 +309,6 @@ class Model:
         asked = {"name": task.name, "sample": item.sample_id, **self.asked_with}
         about = {"task": asked, "method": method.label, "raw": row.text, "score": score}
         append(self.records, [row.record.to_json(about)])
-
-
-class _Watch:
-    """Tells the prompt's time from the answer's: called with the logits of every step."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._start = self._now()
-        self._prompt: float | None = None
-
-    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
-        if self._prompt is None:
-            self._prompt = self._now() - self._start
-        return scores
-
-    def seconds(self, rows: int) -> dict[str, float]:
-        """Per row: the whole, the prompt and the steps after it."""
-        whole = (self._now() - self._start) / rows
-        prompt = (self._prompt or 0.0) / rows
-        found = {"request": whole, "prompt": prompt, "decode": whole - prompt}
-        return {name: round(value, 6) for name, value in found.items()}
-
-    def _now(self) -> float:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return time.perf_counter()
 
 
 def chat_of(item: Item) -> list[dict[str, Any]]:

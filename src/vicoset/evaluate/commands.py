@@ -33,6 +33,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, share: bool | None = Fa
     add("--data", action="append", default=[], metavar="TASK=PATH", help="of a task, on the disk")
     add("--choice", action="append", default=[], metavar="TASK=KEY:VALUE,...", help="of a task")
     add("--limit", type=int, help="only the first so many items; a run of its own")
+    add("--square", type=int, metavar="SIDE", help="bring every image to SIDE x SIDE pixels")
     add("--batch", type=int, default=1, help="items that are answered together")
     add("--shard", help="such as 1/4; torchrun's by default")
     add("--prefix", default="gathered", help="gathered, dense or replay")
@@ -134,6 +135,7 @@ class Asking:
             "ahead": o.ahead,
             "seconds": left,
             "share": o.share,
+            "square": o.square,
             "directory": None if o.model == TINY else o.model,
             "name": o.name or (TINY if o.model == TINY else None),
         }
@@ -227,7 +229,7 @@ def _check(options: argparse.Namespace) -> None:
     """Refuse numbers that no run has."""
     from vicoset.runtime.engine import PREFIXES
 
-    for name in ("limit", "batch", "seconds", "ahead"):
+    for name in ("limit", "square", "batch", "seconds", "ahead"):
         value, least = getattr(options, name), 0 if name == "ahead" else 1
         if value is not None and value < least:
             raise SettingError(f"--{name} {value:g}; allowed are numbers from {least} on.")

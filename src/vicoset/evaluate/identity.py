@@ -20,7 +20,11 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "pillow")
 
 
 def of_model(
-    model: Any, processor: Any, directory: str | os.PathLike[str] | None, files: Files
+    model: Any,
+    processor: Any,
+    directory: str | os.PathLike[str] | None,
+    files: Files,
+    square: int | None = None,
 ) -> dict[str, Any]:
     """The facts of a model and its processor.
 
@@ -29,8 +33,10 @@ def of_model(
         processor: of the model.
         directory: that it was loaded from, or None.
         files: remembers digests.
+        square: pixels of both sides of every image; None where they stay as they are.
     """
     return {
+        **({} if square is None else {"square": square}),
         "class": type(model).__name__,
         "config": fingerprint.of_config(model.config),
         "generation": fingerprint.of_config(model.generation_config),

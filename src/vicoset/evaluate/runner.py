@@ -71,6 +71,7 @@ def evaluate(
     ahead: int | None = None,
     seconds: float | None = None,
     share: bool = False,
+    square: int | None = None,
     directory: str | os.PathLike[str] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
@@ -106,6 +107,8 @@ def evaluate(
         seconds: stop after so long; the run can be gone on with.
         share: compute what methods have in common once for each prompt. Answers are the same to the
             last bit; times are then those of no request, and entries do not tell them.
+        square: bring every image to so many pixels a side, bicubically, as the paper does for a
+            fixed N: 1008 for N = 1,296 of Qwen2.5-VL, 3528 for N = 15,876.
         directory: that the model was loaded from: its files are the weights' fingerprint, and are
             read once. Without it the weights in memory are.
         name: of the model, for tables.
@@ -134,6 +137,7 @@ def evaluate(
             **({"choices": dict(choices)} if choices else {}),
             **({} if data is None else {"data": os.fspath(data)}),
         },
+        square=square,
     )
     told = {
         "asked": {
@@ -142,11 +146,12 @@ def evaluate(
             "limit": limit,
             "prefix": prefix,
             "allow_uncertified": allow_uncertified,
+            "square": square,
         },
         "machine": identity.machine(model),
     }
     files = Files(Path(out) / "fingerprints.jsonl")
-    about_model = identity.of_model(model, processor, directory, files)
+    about_model = identity.of_model(model, asked.processor, directory, files, square)
     about_task = identity.of_task(task, items, choices or {}, files)
     folders = []
     for method in methods:

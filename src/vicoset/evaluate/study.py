@@ -276,7 +276,7 @@ def tokens_of(model: Any, processor: Any, asking: Asking) -> int:
 
     given = asking.of(asking.tasks[0])
     item = given["items"][0]
-    asked = Model(model, processor)
+    asked = Model(model, processor, square=given["square"])
     inputs, _ = asked.prepare(Block(0, (item,)))
     row = asked.generate(Method(), inputs, 1)[0]
     return row.record.tokens

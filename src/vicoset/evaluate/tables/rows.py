@@ -105,5 +105,6 @@ def command(found: Found, key: Key, tasks: Sequence[str]) -> str:
         parts += ["--data", f"{task}={about['data']}"] if about.get("data") else []
     parts += ["--limit", str(first["limit"])] if first.get("limit") else []
     parts += ["--prefix", first["prefix"]] if first.get("prefix", "gathered") != "gathered" else []
+    parts += ["--square", str(first["square"])] if first.get("square") else []
     parts += ["--allow-uncertified"] if first.get("allow_uncertified") else []
     return f"{PROGRAM} {shlex.join(parts)}"

@@ -150,3 +150,18 @@ def test_what_cannot_work_is_refused(
     assert main(["demo", *given]) == 2
     out, error = capsys.readouterr()
     assert out == "" and told in error
+
+
+def test_the_bundled_model_is_asked_by_default(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import vicoset.tiny
+    from vicoset.api import load
+
+    monkeypatch.setattr(vicoset.tiny, "load_tiny", lambda: load(home / "model"), raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "MORE", 16)
+    monkeypatch.setattr(demo, "FEWER", 8)
+    code, text = run(["demo"])
+    assert code == 0 and "5 blocks, float32 on cpu" in text
+    assert str(home) not in text and len(commands(text)) == 3

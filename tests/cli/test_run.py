@@ -112,7 +112,8 @@ def test_other_rows_of_a_comparison_can_be_asked_too(
 ) -> None:
     files = ["--picture", str(tmp_path / "a.png")]
     assert main([*asked(home, ITEM), *files, "--plan", plan, "--seed", "3"]) == 0
-    assert "visual 64 -> " in capsys.readouterr().out and (tmp_path / "a.png").exists()
+    assert f"\n{plan}: visual 64 -> " in capsys.readouterr().out
+    assert (tmp_path / "a.png").exists()
 
 
 def test_a_picture_that_fails_at_last_loses_nothing(

@@ -31,7 +31,7 @@ def request_page(request: Request, asked: Asked, full: Asked | None = None) -> I
         panels,
         columns=3,
         heading=_heading(request, full, asked),
-        footing=(str(asked.record), _legend(request)),
+        footing=(asked.line, _legend(request)),
     )
 
 

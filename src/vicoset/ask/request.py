@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vicoset.ask.source import Source
@@ -42,6 +42,11 @@ class Asked:
     def record(self) -> Record:
         """Of the prompt."""
         return self.answer.record
+
+    @property
+    def line(self) -> str:
+        """The record in one line, under the method's name: Full is a plan that keeps everything."""
+        return str(replace(self.record, plan=self.method.asked))
 
     @property
     def coverage(self) -> float | None:

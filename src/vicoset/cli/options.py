@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 KEEP_FORMS = "a count (128), a share (0.1 or 10%), or coverage=0.95[,min=16][,max=256]"
 PLANS = "a plan; `vicoset methods` lists them (default: gmc-h2)"
 PREFIXES = ("gathered", "dense", "replay")
+ANY_DEPTH = 1000  # blocks of a decoder in which every known name makes a plan
 
 
 def keep_of(text: str) -> Keep:
@@ -34,6 +35,14 @@ def whole(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}; allowed are whole numbers from 1 on")
     return int(text)
+
+
+def wholes(text: str) -> list[int]:
+    """Whole numbers from 0 on with commas between them, for argparse."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed are whole numbers such as 2,5")
+    return [int(part) for part in parts]
 
 
 def add_keep(parser: argparse.ArgumentParser) -> None:

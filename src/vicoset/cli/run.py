@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from vicoset.cli.options import (
+    ANY_DEPTH,
     PLANS,
     PREFIXES,
     add_keep,
@@ -27,8 +28,6 @@ Ask a model about a picture with compressed visual tokens; prints the answer and
 IMAGE is a file, or a picture of the bundled benchmark: tinybench:KIND, tinybench:KIND/NUMBER or
 tinybench:KIND/NUMBER/TASK/NUMBER, whose question may be left out. Kinds: document, table, chart,
 objects."""
-
-_ANY_DEPTH = 1000  # blocks of a decoder in which every known name makes a plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from vicoset.runtime.engine import depth_of
     from vicoset.view.saving import check_target
 
-    _method(options, _ANY_DEPTH)
+    _method(options, ANY_DEPTH)
     if options.picture is not None:
         check_target(options.picture)
     check_record(options.record)
@@ -107,7 +106,7 @@ def _lines(request: Request, asked: Asked, full: Asked | None) -> list[str]:
         same = "the same" if asked.text == full.text else "another"
         lines = [f"Full: {full.text}", f"{asked.method.asked}: {asked.text}  ({same})", ""]
         lines += [*table([full, asked]), ""]
-    lines.append(str(asked.record))
+    lines.append(asked.line)
     source = request.source
     if source.item is not None:
         lines.append(f"{source.question} The benchmark's answer is {source.item.answer}.")
@@ -123,7 +122,7 @@ def _json(request: Request, asked: Asked, full: Asked | None) -> dict[str, Any]:
     found: dict[str, Any] = {"image": source.name, "question": source.question}
     if source.item is not None:
         found["reference"] = source.item.answer
-    found |= to_json(asked) | {"record": str(asked.record)}
+    found |= to_json(asked) | {"record": asked.line}
     if full is not None:
         found |= {"full": to_json(full), "same": asked.text == full.text}
     return found

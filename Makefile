@@ -14,8 +14,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := $(shell grep -E '^torch==' constraints.txt)
 MATRIX := .venv-matrix
 VERSIONS := $(shell cat tests/matrix/versions.txt)
+LMMS := .venv-lmms
 
-.PHONY: help venv test test-slow test-matrix lint format bench demo docs-models clean
+.PHONY: help venv test test-slow test-matrix test-lmms lint format bench demo docs-models docs-methods clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +58,18 @@ test-matrix: $(VERSIONS:%=$(MATRIX)/%/.installed) ## run the core contract on ev
 	    $(PYTEST_ARGS) || failed="$$failed $$version"; \
 	done; test -z "$$failed" || { echo "failed on transformers$$failed"; exit 1; }
 
+# lmms-eval asks for packages that tests/lmms/override.txt keeps away, which uv can do and pip cannot.
+$(LMMS)/.installed: pyproject.toml constraints.txt tests/lmms/override.txt
+	@test -x $(LMMS)/bin/python || $(PYTHON) -m venv $(LMMS)
+	$(LMMS)/bin/python -m pip --disable-pip-version-check install '$(TORCH)' uv
+	$(LMMS)/bin/uv pip install --system-certs --python $(LMMS)/bin/python --constraint constraints.txt \
+	  --override tests/lmms/override.txt 'lmms-eval==0.7.3' hypothesis pyarrow pytest
+	$(LMMS)/bin/python -m pip --disable-pip-version-check install --no-deps --editable .
+	@touch $@
+
+test-lmms: $(LMMS)/.installed ## compare with lmms-eval: scorers, and whole runs through the plug-in
+	$(LMMS)/bin/python -m pytest -W default tests/lmms $(PYTEST_ARGS)
+
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -69,13 +82,16 @@ format: $(STAMP) ## apply the formatter and the safe fixes
 bench: $(STAMP) ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
 
-demo: $(STAMP) ## run the demonstration
-	$(BIN)/python -m vicoset.demo
+demo: $(STAMP) ## ask the bundled model with all and with few visual tokens
+	$(BIN)/vicoset demo
 
 # Every certified family has to pass the contract first; a broken one leaves the page as it is.
 docs-models: $(STAMP) ## run the contract of the model families and write docs/models.md
 	HF_HUB_OFFLINE=1 $(BIN)/python -m docs.make_models
 
+docs-methods: $(STAMP) ## write docs/methods.md from what methods say of themselves
+	$(BIN)/python -m docs.make_methods
+
 clean: ## remove caches and build outputs; the environments stay
-	rm -rf build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
-	find . \( -path ./$(VENV) -o -path ./$(MATRIX) \) -prune -o -type d -name __pycache__ -exec rm -rf {} +
+	rm -rf build dist out vicoset-demo.png .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	find . \( -path ./$(VENV) -o -path ./$(MATRIX) -o -path ./$(LMMS) \) -prune -o -type d -name __pycache__ -exec rm -rf {} +

@@ -26,10 +26,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tiny": {"errors", "runtime"},
     "audit": _BELOW_CLI,
     "view": _BELOW_CLI,
-    "evaluate": {*_BELOW_CLI, "tiny"},
+    "evaluate": {*_BELOW_CLI, "tiny", "audit"},
     "bench": {*_BELOW_CLI, "tiny"},
-    "demo": {*_BELOW_CLI, "tiny", "audit", "view", "evaluate", "bench"},
-    "cli": {*_BELOW_CLI, "tiny", "audit", "view", "evaluate", "bench", "demo"},
+    "ask": {*_BELOW_CLI, "tiny", "view", "evaluate"},
+    "cli": {*_BELOW_CLI, "tiny", "audit", "view", "evaluate", "bench", "ask"},
     "__main__": {"cli"},
     "__init__": {"errors", "plan", "api"},
 }
@@ -131,7 +131,7 @@ def test_only_the_runtime_knows_the_models() -> None:
         ("runtime", "vicoset.runtime", "from vicoset.models import base\nimport transformers"),
         ("evaluate", "vicoset.evaluate", "from vicoset import __version__"),
         ("api", "vicoset", "from .runtime import compaction\nfrom .plan import Plan"),
-        ("cli", "vicoset.cli", "from ..view import overlay\nfrom vicoset import demo"),
+        ("cli", "vicoset.cli", "from ..view import overlay\nfrom vicoset import ask"),
     ],
 )
 def test_checker_accepts(room: str, package: str, source: str) -> None:

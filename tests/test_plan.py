@@ -223,7 +223,7 @@ def test_the_early_presets_stay_where_they_are():
         ("gmc@-1", 28, PlanError, ["no boundary"]),
         ("gmc@2+drop", 28, PlanError, ["<selector>+<realiser>@p"]),
         ("gmc+@2", 28, PlanError, ["no boundary"]),
-        ("gmc-h3", 28, UnknownNameError, ["no plan", "Did you mean 'gmc-h2'?", "random+drop@p"]),
+        ("gmc-h3", 28, UnknownNameError, ["no plan", "mean 'gmc-h2'?", "<selector>+<realiser>@p"]),
         ("GMC-L16", 28, UnknownNameError, ["Did you mean 'gmc-l16'?"]),
         ("", 28, UnknownNameError, ["no plan"]),
         ("gcm@2", 28, UnknownNameError, ["no selector", "Did you mean 'gmc'?"]),

@@ -95,6 +95,7 @@ def compress(
     keep: Keep | int | float = 128,
     *,
     prefix: str = "gathered",
+    positions: str = "original",
     settings: Settings | None = None,
     allow_uncertified: bool = False,
     watch: Watch | None = None,
@@ -112,6 +113,9 @@ def compress(
             fraction). Stages with a budget of their own use theirs.
         prefix: ``"gathered"`` (blocks before the boundary keep K entries while decoding),
             ``"dense"`` (they keep all N) or ``"replay"`` (no cache; the functional specification).
+        positions: ``"original"`` (every token keeps the position that the whole prompt gave it) or
+            ``"packed"`` (behind a boundary the kept ones are counted from 0, as released code of
+            some methods does; Qwen-VL and LLaVA decoders).
         settings: the method's numbers.
         allow_uncertified: go on with a model family that no contract test covers.
         watch: is called with a ``Compaction`` for each row that a stage compressed: what its
@@ -153,6 +157,7 @@ def compress(
             plan,
             Keep.parse(keep),
             prefix=prefix,
+            positions=positions,
             settings=settings,
             allow_uncertified=allow_uncertified,
             watch=watch,

@@ -67,6 +67,10 @@ class UnreadableError(VicosetError, OSError):
     """A directory or a file that cannot be read as what it should be."""
 
 
+class UnwritableError(VicosetError, OSError):
+    """A file that cannot be written where it should be."""
+
+
 class PairingError(VicosetError, ValueError):
     """Runs whose samples cannot be joined one to one: missing, doubled or contradicting ids."""
 

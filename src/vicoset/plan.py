@@ -283,7 +283,8 @@ def _unreadable(name: str) -> Exception:
         )
     forms = [f"{selector}@p" for selector in known.selectors]
     forms += [f"{s}+{r}@p" for s in known.selectors for r in known.realisers]
-    return registry.unknown("plan", name, [*PRESETS, *forms])
+    told = f"{', '.join(PRESETS)}, <selector>@p and <selector>+<realiser>@p (see vicoset methods)"
+    return registry.unknown("plan", name, [*PRESETS, *forms], told)
 
 
 def _described(method: Any) -> dict[str, Any]:

@@ -53,4 +53,37 @@ def test_a_file_that_is_no_image_is_refused(
 ) -> None:
     model, _ = files
     assert main(asked(model, str(model / "config.json"), "what?")) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "no image that Pillow knows" in capsys.readouterr().err
+
+
+def test_a_picture_of_the_benchmark_needs_no_file(
+    files: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, _ = files
+    given = asked(model, "tinybench:chart/0000", "How high is bar A?")
+    assert main([*given, "--level", "light"]) == 0
+    assert "F(S)/F(V)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(["--plan", "gcm-h2"], "Did you mean 'gmc-h2'?"), (["--keep", "many"], "budget 'many'")],
+)
+def test_what_cannot_work_is_refused_before_the_model_is_loaded(
+    given: list[str], told: str, files: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, picture = files
+    assert main(["audit", picture, "what?", "--model", "none", *given]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and told in error and error.count("\n") == 1
+
+
+def test_blocks_are_whole_numbers(
+    files: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, picture = files
+    with pytest.raises(SystemExit) as stop:
+        main([*asked(model, picture, "what?"), "--blocks", "2,x"])
+    assert (
+        stop.value.code == 2 and "allowed are whole numbers such as 2,5" in capsys.readouterr().err
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,30 @@ def test_it_is_named_like_any_other() -> None:
     assert "code" not in ids[0]
     with refused(BudgetError, "coverage", "downsample"):
         methods_of(["downsample"], [Keep(coverage=0.9)], 28)
+
+
+def timeless(entry: Entry) -> Entry:
+    return replace(entry, seconds={}, peak_bytes=0, process="")
+
+
+@pytest.mark.parametrize("family", list(PROCESSORS))
+def test_sharing_changes_times_and_nothing_else(family: str, tmp_path: Path) -> None:
+    model, processor = checkpoints.model(family), PROCESSORS[family]()
+    plans = ["visionzip", "fastv-h2", "gmc@1", "downsample"]
+    options = {"batch": 2, "progress": Silent(), "support": True, "evidence": True}
+    both = [
+        entries(
+            evaluate(
+                model, processor, Asked(), plans, [4], out=tmp_path / str(n), share=n, **options
+            )
+        )
+        for n in (False, True)
+    ]
+    assert both[0].keys() == both[1].keys()  # one identity: the runs may be mixed
+    for name, alone in both[0].items():
+        for left, right in zip(alone, both[1][name], strict=True):
+            assert timeless(left) == timeless(right)
+            times = {"prepare", "request", "prompt", "decode"}
+            own = name.startswith("downsample")  # its images are its own
+            assert left.seconds.keys() >= times
+            assert own or right.seconds.keys() == {"prepare", "shared"}

@@ -182,7 +182,7 @@ def test_what_has_no_clip_is_refused():
     narrow = tower_of(normal(0, 4, 3), cls_feature=normal(0, 1, 3))
     for tower, companions, why in (
         (scene.tower, {}, "companions given: none"),
-        (narrow, scene.companions, "3 wide, the companion's are 2"),
+        (narrow, scene.companions, "3 wide, the companion's features are 2"),
         (tower_of(features), scene.companions, "cdpruner-style"),
         (scene.tower, {"clip": scene.companions["clip"]}, "companions given: clip."),
     ):

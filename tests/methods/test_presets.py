@@ -17,7 +17,8 @@ def spent(plan: Plan, keep: int, tokens: int, depth: int) -> int:
 def test_pyramiddrop_as_published():
     plan = plan_named("pyramiddrop", 32)
     assert str(plan.stages[0]).startswith("pyramiddrop+drop@8")
-    assert plan.boundaries == (8, 16, 24) and plan.notes == ()
+    assert plan.boundaries == (8, 16, 24)
+    assert "layer average, 270 of 576" in plan.notes[0] and len(plan.notes) == 1
     assert plan.counts(Keep(tokens=72), 576)[0] == [288, 144, 72]
     assert spent(plan, 72, 576, 32) == 8 * (576 + 288 + 144 + 72) == 32 * 270
     assert plan.counts(Keep(fraction=0.125), 576)[0] == [288, 144, 72]
@@ -27,7 +28,7 @@ def test_pyramiddrop_at_another_depth():
     plan = plan_named("pyramiddrop+uniform", 28)
     assert plan.boundaries == (7, 14, 21)
     assert {stage.realiser.name for stage in plan.stages} == {"uniform"}
-    assert "8, 16, 24 of 32 blocks; here 7, 14, 21" in plan.notes[0]
+    assert "8, 16, 24 of 32 blocks; here 7, 14, 21" in plan.notes[1]
     assert plan_named("pyramiddrop@2", 28).boundaries == (2,)
 
 

@@ -7,8 +7,8 @@ from PIL import Image
 from tests.view.test_cells import raster
 from vicoset.errors import MethodError, ShapeError
 from vicoset.view import Support, cluster_map, marked, support_map
-from vicoset.view.colours import PALETTE, colouring
-from vicoset.view.overlay import EVIDENCE, KEPT
+from vicoset.view.colours import by_place
+from vicoset.view.overlay import EVIDENCE, KEPT, LOST
 
 SIDE, CELL = 6, 20
 
@@ -67,17 +67,27 @@ def test_clusters_have_the_colour_of_their_carrier_and_deleted_tokens_none() -> 
     picture = np.asarray(cluster_map(white, grid([2, 26], carrier), width=SIDE * CELL)).astype(int)
 
     def colour_of(token: int) -> tuple[int, ...]:
-        found = {tuple(p) for p in cell(picture, token).reshape(-1, 3).tolist()}
+        found = {tuple(p) for p in cell(picture, token, 1).reshape(-1, 3).tolist()}
         assert len(found) == 1
         return found.pop()
 
     one = {colour_of(token) for token in (0, 5, 6, 11, *range(12, 18))}  # beyond the disc
     other = {colour_of(token) for token in (18, 22, 23, 24, 28, 29)}
     assert len(one) == len(other) == 1 and one != other
-    for found in one | other:
-        tints = [[round(255 + (c - 255) / 2) for c in ink] for ink in PALETTE]
-        assert any(np.abs(np.array(found) - tint).max() <= 1 for tint in tints)
+    places = by_place(grid([2, 26], carrier).cells)
+    for found, token in ((one, 2), (other, 26)):
+        tint = (places[token] + 255) / 2
+        assert np.abs(np.array(found.pop()) - tint).max() <= 1
     assert {colour_of(token) for token in (30, 34, 35)} == {(255, 255, 255)}
+
+
+def test_a_line_lies_between_clusters_and_nowhere_else() -> None:
+    black = Image.new("RGB", (SIDE * CELL, SIDE * CELL), (0, 0, 0))
+    carrier = [0 if token % SIDE < 3 else 1 for token in range(SIDE * SIDE)]
+    picture = np.asarray(cluster_map(black, grid([0, 35], carrier), width=SIDE * CELL)).astype(int)
+    row = picture[2 * CELL + 4].sum(-1)  # no disc on it
+    assert set(np.flatnonzero(np.abs(np.diff(row)) > 60)) == {3 * CELL - 1, 3 * CELL}
+    assert row[3 * CELL] > max(row[3 * CELL - 1], row[3 * CELL + 1])
 
 
 def test_the_area_of_a_disc_follows_the_mass_of_its_cluster() -> None:
@@ -85,13 +95,13 @@ def test_the_area_of_a_disc_follows_the_mass_of_its_cluster() -> None:
     carrier = [0] * 18 + [1] * 18
     mass = np.concatenate([np.full(18, 4.0), np.full(18, 1.0)])
     picture = np.asarray(cluster_map(white, grid([8, 27], carrier, mass), width=SIDE * CELL))
-    plain = np.asarray(cluster_map(white, grid([5, 30], carrier, mass), width=SIDE * CELL))
 
     def area(token: int) -> int:
-        """Pixels around a cell that a disc changed."""
+        """Pixels around a cell that are not of its cluster's colour; a line lies above the cell."""
         row, column = divmod(token, SIDE)
-        rows, columns = (slice((n - 1) * CELL, (n + 2) * CELL) for n in (row, column))
-        return int((picture[rows, columns] != plain[rows, columns]).any(-1).sum())
+        rows, columns = (slice((n - 1) * CELL + 1, (n + 2) * CELL) for n in (row, column))
+        corner = picture[rows, columns][0, 0]
+        return int((picture[rows, columns] != corner).any(-1).sum())
 
     assert 3.0 < area(8) / area(27) < 5.0
     even = np.asarray(cluster_map(white, grid([8, 27], carrier), width=SIDE * CELL))
@@ -116,8 +126,19 @@ def test_evidence_is_outlined_in_the_pixels_of_its_image() -> None:
     ):
         blue = (np.asarray(picture) == EVIDENCE).all(-1)
         ys, xs = np.nonzero(blue)
-        assert (xs.min(), ys.min(), xs.max(), ys.max()) == (19, 39, 30, 50)
-        assert not blue[41:49, 21:29].any()
+        assert (xs.min(), ys.min(), xs.max(), ys.max()) == (18, 38, 31, 51)
+        assert not blue[40:50, 20:30].any()  # what is marked stays as it is
+
+
+def test_evidence_that_was_lost_has_another_colour() -> None:
+    image = Image.new("RGB", (50, 50), (255, 255, 255))
+    two = [(5, 5, 10, 10), (30, 30, 40, 40)]
+    page = np.asarray(marked(image, two, found=[True, False], width=50))
+    for ink, half in ((EVIDENCE, slice(0, 20)), (LOST, slice(20, 50))):
+        assert (page[half, half] == ink).all(-1).any()
+        assert (page == ink).all(-1).sum() == (page[half, half] == ink).all(-1).sum()
+    with pytest.raises(ValueError):
+        marked(image, two, found=[True])
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
@@ -127,13 +148,3 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         support_map(noise(), grid([0]), frame=(5, 0, 5, 9))
     with pytest.raises(ShapeError, match="width=0"):
         support_map(noise(), grid([0]), width=0)
-
-
-def test_neighbouring_clusters_differ_where_colours_suffice() -> None:
-    board = np.kron(np.arange(36).reshape(6, 6), np.ones((4, 4), dtype=int))
-    colours = colouring(board)
-    assert set(colours) == set(range(36)) and len(set(colours.values())) == len(PALETTE)
-    for a, b in ((board[:, :-1], board[:, 1:]), (board[:-1], board[1:])):
-        for one, other in zip(a[a != b].tolist(), b[a != b].tolist(), strict=True):
-            assert colours[one] != colours[other]
-    assert colouring(np.where(board < 6, -1, board)).keys() == set(range(6, 36))

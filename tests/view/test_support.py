@@ -42,3 +42,11 @@ def test_parts_that_do_not_belong_together_are_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         Support.of(**{"coordinates": raster(2, 2), "indices": [1], **more})
+
+
+def test_a_mark_is_shown_by_the_cell_that_holds_its_middle() -> None:
+    found = Support.of(raster(2, 2), [0, 3])
+    frame = (10.0, 0.0, 30.0, 40.0)  # the part of an image that the tokens cover
+    marks = [(10, 0, 14, 4), (21, 0, 25, 4), (18, 21, 26, 25), (0, 0, 4, 4), (28, 38, 34, 44)]
+    assert found.shows(marks, frame) == [True, False, True, False, False]
+    assert found.shows([], frame) == []

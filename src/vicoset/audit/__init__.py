@@ -5,7 +5,7 @@ from vicoset.audit.decisions import Decision, Prior, decision, innovation_error
 from vicoset.audit.look import Look, Reference, blank, look, refer
 from vicoset.audit.messages import Messages, messages_at
 from vicoset.audit.population import auroc, correlation, harmful
-from vicoset.audit.request import LEVELS, assemble, audit, audit_inputs
+from vicoset.audit.request import LEVELS, against, assemble, audit, audit_inputs
 from vicoset.audit.result import Audit
 from vicoset.audit.states import Distortion, distortion_of
 
@@ -21,6 +21,7 @@ __all__ = [
     "Prior",
     "Quantisation",
     "Reference",
+    "against",
     "assemble",
     "audit",
     "audit_inputs",

@@ -116,12 +116,42 @@ def audit_inputs(
     reference = refer(
         model, inputs, blocks=chosen, limit=limit, null=null, allow_uncertified=allow_uncertified
     )
-    history = reference.answer.tokens[0]
-    seen = look(model, inputs, made, budget, blocks=chosen, history=history, **common)
+    return against(
+        reference, model, made, budget, blocks=chosen, limit=limit, decode=decode, **common
+    )
+
+
+def against(
+    reference: Reference,
+    model: Any,
+    plan: Plan,
+    keep: Keep,
+    *,
+    blocks: Iterable[int],
+    limit: int,
+    decode: Callable[[Sequence[int]], str] | None = None,
+    **options: Any,
+) -> Audit:
+    """The audit of a plan beside runs of Full and of the null that were made already.
+
+    Several plans can share one reference.
+
+    Args:
+        reference: of the prompt, with all the blocks.
+        model: a stock model, outside of every context.
+        plan: what is run.
+        keep: the budget.
+        blocks: whose messages to compare.
+        limit: most tokens of the answer, as the reference had it.
+        decode: ids to text, for people.
+        **options: of :func:`vicoset.audit.look`.
+    """
+    inputs, history = reference.inputs, reference.answer.tokens[0]
+    seen = look(model, inputs, plan, keep, blocks=blocks, history=history, **options)
     own = None
     if seen.answer.chosen[0] != history:  # its own answer leaves Full's
-        own = look(model, inputs, made, budget, limit=limit, views=False, **common)
-    return assemble(made, budget, seen, reference, own, decode)
+        own = look(model, inputs, plan, keep, limit=limit, views=False, **options)
+    return assemble(plan, keep, seen, reference, own, decode)
 
 
 def checked_blocks(plan: Plan, depth: int, blocks: Iterable[int] | None) -> list[int]:

@@ -11,7 +11,7 @@ from vicoset.evaluate.main import add_commands, guarded
 HELP = """\
 Answer benchmarks with many methods, each image read once for all of them; every finished sample is
 stored, and the same command goes on where the last one stopped. `study` runs everything that a
-table needs and writes it. docs/evaluate.md has the protocol."""
+table needs and writes it. docs/evaluation.md has the protocol."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

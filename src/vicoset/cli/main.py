@@ -31,7 +31,10 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "demo": Command("vicoset.cli.demo", "show what compression does, on the bundled model"),
+    "run": Command("vicoset.cli.run", "answer a question about a picture, compressed"),
     "audit": Command("vicoset.cli.audit", "say what a compression did to a question's evidence"),
+    "verify": Command("vicoset.cli.verify", "recompute what sealed records say, find what changed"),
     "methods": Command("vicoset.cli.methods", "list the presets, the selectors and the realisers"),
     "evaluate": Command("vicoset.cli.evaluate", "run benchmarks with many methods, resumably"),
     "table": Command("vicoset.cli.table", "write a table from the records of an evaluation"),

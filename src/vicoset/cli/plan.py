@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from vicoset.cli.options import KEEP_FORMS, keep_of, whole
+from vicoset.cli.options import add_keep, keep_of, whole
 from vicoset.cli.text import columns
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("name", metavar="NAME", help="a preset or selector[+realiser]@p; `vicoset methods` lists")
     add("--tokens", type=whole, default=1296, metavar="N", help="visual tokens (default: 1296)")
     add("--depth", type=whole, default=28, metavar="L", help="blocks of the decoder (default: 28)")
-    add(
-        "--keep", default="128", metavar="K", help=f"{KEEP_FORMS} (default: 128)".replace("%", "%%")
-    )
+    add_keep(parser)
     add("--images", type=whole, default=1, metavar="I", help="images of the prompt (default: 1)")
     add("--json", action="store_true", help="print one JSON object instead")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -14,16 +15,23 @@ from torch import Tensor
 from vicoset.api import Run, compress
 from vicoset.core.settings import Settings
 from vicoset.errors import UnreadableError, VicosetError
+from vicoset.evaluate import measured
 from vicoset.evaluate.blocks import Block
 from vicoset.evaluate.entry import Entry
 from vicoset.evaluate.method import Method
+from vicoset.evaluate.peak import Peak
+from vicoset.evaluate.stopwatch import Watch as Stopwatch
 from vicoset.evaluate.task import Item, Task
 from vicoset.plan import Keep, plan_named
+from vicoset.runtime.compact import Watch
 from vicoset.runtime.downsample import templated
 from vicoset.runtime.record import Record
+from vicoset.runtime.record_lines import append
+from vicoset.runtime.shared import Shared
+from vicoset.runtime.square import squared
 
 VERSION = "1"  # changes when the way of asking changes; part of a run's identity
-_SMALL = 64  # numbers of an evidence tensor that an entry keeps
+AUDIT = "audit"  # where an entry's evidence holds the diagnostics of an audit
 
 
 class Answer(NamedTuple):
@@ -34,12 +42,16 @@ class Answer(NamedTuple):
         tokens: of the answer, its end included.
         record: of the prompt.
         seconds: of the request and its parts.
+        peak: most bytes of memory meanwhile.
+        audit: diagnostics of the request; None where nobody audited.
     """
 
     text: str
     tokens: int
     record: Record
     seconds: dict[str, float]
+    peak: int = 0
+    audit: dict[str, Any] | None = None
 
 
 class Model:
@@ -51,6 +63,11 @@ class Model:
     Attributes:
         support: whether entries keep the kept indices.
         evidence: whether they keep what the methods measured.
+        processor: of the model; with other bounds where one size of images was asked for.
+        shared: what methods compute alike on one prompt, computed once; None to run all of it every
+            time, as times need it.
+        records: a file that gets the sealed record of every answer; None for none.
+        asked_with: choices and data of the task, for those records.
     """
 
     def __init__(
@@ -59,19 +76,39 @@ class Model:
         processor: Any,
         *,
         prefix: str = "gathered",
+        positions: str = "original",
         settings: Settings | None = None,
         allow_uncertified: bool = False,
         support: bool = False,
         evidence: bool = False,
+        records: str | os.PathLike[str] | None = None,
+        asked_with: Mapping[str, Any] | None = None,
+        watch: Watch | None = None,
+        shared: Shared | None = None,
+        square: int | None = None,
     ) -> None:
+        self._size: Callable[[Any], Any] | None = None
+        if square is not None:
+            processor, self._size = squared(model, processor, square)
         self.model, self.processor = model, processor
+        self.shared = shared
+        self._common: Any = None
+        self.records, self.asked_with = records, dict(asked_with or {})
         self.support, self.evidence = support, evidence
+        self._process = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._options: dict[str, Any] = {
             "prefix": prefix,
+            "positions": positions,
             "settings": settings,
             "allow_uncertified": allow_uncertified,
             "processor": processor,
+            "watch": watch,
         }
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What every context of this model is made with, as ``compress`` takes it."""
+        return {name: value for name, value in self._options.items() if name != "watch"}
 
     def prepare(self, block: Block) -> Any:
         """The inputs of a block, on the CPU, padded on the left.
@@ -80,7 +117,7 @@ class Model:
             block: items of one limit.
         """
         start = time.perf_counter()
-        inputs = self.encode([chat_of(item) for item in block.items])
+        inputs = self.encode(self._chats(block))
         return inputs, time.perf_counter() - start
 
     def encode(self, chats: Sequence[list[dict[str, Any]]]) -> Any:
@@ -90,6 +127,24 @@ class Model:
             chats: with their images, in the form of the chat template.
         """
         return templated(self.processor, chats)
+
+    def sized(self, chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The chat with its images in the one size that was asked for, if any.
+
+        Args:
+            chat: with its images.
+        """
+        if self._size is None:
+            return chat
+        size = self._size
+
+        def part(found: dict[str, Any]) -> dict[str, Any]:
+            return {**found, "image": size(found["image"])} if found["type"] == "image" else found
+
+        return [{**turn, "content": [part(one) for one in turn["content"]]} for turn in chat]
+
+    def _chats(self, block: Block) -> list[list[dict[str, Any]]]:
+        return [self.sized(chat_of(item)) for item in block.items]
 
     def answers(self, task: Task, method: Method) -> Callable[[Block, Any], Sequence[Entry]]:
         """A function from a prepared block to its entries.
@@ -101,9 +156,8 @@ class Model:
 
         def answer(block: Block, prepared: Any) -> list[Entry]:
             inputs, preparing = prepared
-            rows = method.answers(
-                self, lambda: [chat_of(item) for item in block.items], inputs, block.items[0].limit
-            )
+            self._common = inputs
+            rows = method.answers(self, lambda: self._chats(block), inputs, block.items[0].limit)
             return [
                 self._entry(task, method, item, block.first + place, row, preparing / len(rows))
                 for place, (item, row) in enumerate(zip(block.items, rows, strict=True))
@@ -117,6 +171,12 @@ class Model:
             plan, keep = method.plan, method.keep or keep
         return compress(self.model, plan, keep, **self._options)
 
+    def _sharing(self, inputs: Any) -> AbstractContextManager[None] | None:
+        """Inputs of all methods share; those of one alone would only push them out."""
+        if self.shared is None or inputs is not self._common:
+            return None
+        return self.shared.of(inputs)
+
     @torch.inference_mode()
     def generate(self, method: Method, inputs: Any, limit: int) -> list[Answer]:
         """An answer per row.
@@ -126,9 +186,10 @@ class Model:
             inputs: as :meth:`encode` gives them.
             limit: most new tokens.
         """
+        sharing = self._sharing(inputs)
         inputs = inputs.to(self.model.device, dtype=self.model.dtype)
-        watch = _Watch(self.model.device)
-        with self._context(method) as run:
+        watch, peak = Stopwatch(self.model.device), Peak(self.model.device)
+        with sharing or nullcontext(), self._context(method) as run:
             out = self.model.generate(
                 **inputs,
                 generation_config=self._greedy(limit),
@@ -136,12 +197,22 @@ class Model:
             )
         new = out[:, inputs["input_ids"].shape[1] :].cpu()
         seconds = watch.seconds(len(new))
+        alone = sharing is None
+        if not alone:  # not what the request would take on its own
+            seconds = {"shared": seconds["request"]}
         texts = self.processor.tokenizer.batch_decode(
             new, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         counts = [self._length(row) for row in new]
+        most = peak.bytes()
         return [
-            Answer(text, count, record, seconds)
+            Answer(
+                text,
+                count,
+                record,
+                seconds | (measured.parts(record, len(new)) if alone else {}),
+                most if alone else 0,
+            )
             for text, count, record in zip(texts, counts, run.records, strict=True)
         ]
 
@@ -178,6 +249,7 @@ class Model:
         preparing: float,
     ) -> Entry:
         normalised, stats, score = task.score(item, row.text)
+        self._seal(task, method, item, row, float(score))
         seconds = {"prepare": round(preparing, 6), **row.seconds}
         return Entry(
             task=task.name,
@@ -216,36 +288,27 @@ class Model:
             "full_kv_bytes": record.full_kv_bytes,
             "new_tokens": row.tokens,
             "seconds": dict(seconds),
-            "support": _support(record) if self.support else None,
-            "evidence": _evidence(record) if self.evidence else None,
+            "peak_bytes": row.peak,
+            "process": self._process,
+            "support": measured.support(record) if self.support else None,
+            "evidence": self._measured(row),
             "notes": record.notes,
         }
 
+    def _measured(self, row: Answer) -> dict[str, Any] | None:
+        """What an entry says of the methods' numbers, and of an audit."""
+        found = dict(measured.evidence(row.record)) if self.evidence else {}
+        if row.audit is not None:
+            found[AUDIT] = row.audit
+        return found if self.evidence or found else None
 
-class _Watch:
-    """Tells the prompt's time from the answer's: called with the logits of every step."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._start = self._now()
-        self._prompt: float | None = None
-
-    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
-        if self._prompt is None:
-            self._prompt = self._now() - self._start
-        return scores
-
-    def seconds(self, rows: int) -> dict[str, float]:
-        """Per row: the whole, the prompt and the steps after it."""
-        whole = (self._now() - self._start) / rows
-        prompt = (self._prompt or 0.0) / rows
-        found = {"request": whole, "prompt": prompt, "decode": whole - prompt}
-        return {name: round(value, 6) for name, value in found.items()}
-
-    def _now(self) -> float:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return time.perf_counter()
+    def _seal(self, task: Task, method: Method, item: Item, row: Answer, score: float) -> None:
+        """Append the request's record to the file of records."""
+        if self.records is None:
+            return
+        asked = {"name": task.name, "sample": item.sample_id, **self.asked_with}
+        about = {"task": asked, "method": method.label, "raw": row.text, "score": score}
+        append(self.records, [row.record.to_json(about)])
 
 
 def chat_of(item: Item) -> list[dict[str, Any]]:
@@ -267,25 +330,3 @@ def chat_of(item: Item) -> list[dict[str, Any]]:
             ) from error
         parts.append({"type": "image", "image": image})
     return [{"role": "user", "content": [*parts, {"type": "text", "text": item.prompt}]}]
-
-
-def _support(record: Record) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(stage.indices.tolist()) for stage in record.stages)
-
-
-def _evidence(record: Record) -> dict[str, Any]:
-    """Numbers, and short lists of numbers, of every stage."""
-    found: dict[str, Any] = {}
-    for stage in record.stages:
-        values = {name: _plain(value) for name, value in stage.evidence.items()}
-        kept = {name: value for name, value in values.items() if value is not None}
-        found[f"{stage.selector}@{stage.boundary}"] = kept
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.tolist() if value.numel() <= _SMALL else None
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value] if len(value) <= _SMALL else None
-    return value if isinstance(value, (str, int, float, bool)) else None

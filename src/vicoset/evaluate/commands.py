@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -14,15 +13,18 @@ from typing import Any
 from vicoset.errors import RunError, SettingError
 from vicoset.evaluate.loading import DTYPES, TINY, load_named
 from vicoset.evaluate.shards import Shard
+from vicoset.evaluate.texts import check_plans, data_and_choices, listed, seeds_of
 
 FAILED, REFUSED = 3, 2
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def add_model_arguments(parser: argparse.ArgumentParser, share: bool | None = False) -> None:
     """What every command that asks a model takes.
 
     Args:
         parser: of the command.
+        share: whether methods share what they compute alike, unless told otherwise; None where the
+            command decides.
     """
     add = parser.add_argument
     add("--model", required=True, help=f"directory of a checkpoint, or {TINY!r}")
@@ -31,19 +33,28 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", action="append", default=[], metavar="TASK=PATH", help="of a task, on the disk")
     add("--choice", action="append", default=[], metavar="TASK=KEY:VALUE,...", help="of a task")
     add("--limit", type=int, help="only the first so many items; a run of its own")
+    add("--square", type=int, metavar="SIDE", help="bring every image to SIDE x SIDE pixels")
     add("--batch", type=int, default=1, help="items that are answered together")
     add("--shard", help="such as 1/4; torchrun's by default")
     add("--prefix", default="gathered", help="gathered, dense or replay")
+    add("--positions", default="original", help="original or packed; take a directory of its own")
     add("--dtype", default="auto", help=", ".join(DTYPES))
     add("--device", default="auto", help="cpu, cuda, cuda:1, ...")
     add("--attention", help="attention kernel, such as sdpa or eager")
     add("--support", action="store_true", help="store the kept indices")
     add("--evidence", action="store_true", help="store what the methods measured")
+    add("--records", metavar="FILE", help="append the sealed record of every answer to a file")
     add("--ahead", type=int, help="batches to read while another one is answered")
     add("--seconds", type=float, help="stop after so long; status 75; go on later")
     add("--repair", action="store_true", help="compute damaged lines again")
     add("--allow-uncertified", action="store_true", help="also families without a contract test")
     add("--name", help="of the model, for tables")
+    add(
+        "--share",
+        action=argparse.BooleanOptionalAction,
+        default=share,
+        help="run the tower and dense blocks once for all methods: same answers, no times",
+    )
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,9 +90,22 @@ class Asking:
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
+        """Read the questions of every task, before a model is loaded and before anything runs.
+
+        Args:
+            options: of a command with the arguments of a model.
+        """
+        _check(options)
         self.options = options
         self.tasks = listed(options.tasks)
+        if not self.tasks:
+            raise SettingError(f"--tasks {options.tasks!r} names none; allowed are one or more.")
         self._data, self._choices = data_and_choices(options.data, options.choice)
+        known = {name: task(name) for name in (*self.tasks, *self._data, *self._choices)}
+        self._items = {
+            name: known[name].load(self._data.get(name), **self._choices.get(name, {}))
+            for name in self.tasks
+        }
         self._end = None if options.seconds is None else time.monotonic() + options.seconds
 
     def of(self, name: str) -> dict[str, Any]:
@@ -97,16 +121,21 @@ class Asking:
             "out": o.out,
             "data": self._data.get(name),
             "choices": self._choices.get(name, {}),
+            "items": self._items[name],
             "prefix": o.prefix,
+            "positions": o.positions,
             "allow_uncertified": o.allow_uncertified,
             "limit": o.limit,
             "batch": o.batch,
             "shard": None if o.shard is None else Shard.parse(o.shard),
             "support": o.support,
             "evidence": o.evidence,
+            "records": o.records,
             "repair": o.repair,
             "ahead": o.ahead,
             "seconds": left,
+            "share": o.share,
+            "square": o.square,
             "directory": None if o.model == TINY else o.model,
             "name": o.name or (TINY if o.model == TINY else None),
         }
@@ -122,18 +151,16 @@ def run(options: argparse.Namespace) -> int:
     from vicoset.evaluate.runner import evaluate
     from vicoset.plan import names_in
 
-    model, processor = loaded(options)
     asking, failed = Asking(options), 0
+    asked: dict[str, Any] = {
+        "plans": check_plans([text for text in names_in(options.methods) if text != "full"]),
+        "keeps": [budget_of(text) for text in listed(options.keeps)],
+        "full": not options.no_full,
+        "seeds": seeds_of(options.seeds),
+    }
+    model, processor = loaded(options)
     for name in asking.tasks:
-        outcome = evaluate(
-            model,
-            processor,
-            plans=[text for text in names_in(options.methods) if text != "full"],
-            keeps=[budget_of(text) for text in listed(options.keeps)],
-            full=not options.no_full,
-            seeds=[int(seed) for seed in listed(options.seeds)],
-            **asking.of(name),
-        )
+        outcome = evaluate(model, processor, **asked, **asking.of(name))
         failed += tell_failures(outcome.failures)
         for folder in outcome.folders:
             print(folder.path)
@@ -198,59 +225,15 @@ def task(name: str) -> Any:
     return importlib.import_module("vicoset.evaluate.tasks").task(name)
 
 
-def listed(text: str) -> list[str]:
-    """The parts of a list with commas.
+def _check(options: argparse.Namespace) -> None:
+    """Refuse numbers that no run has."""
+    from vicoset.runtime.engine import PREFIXES
 
-    Args:
-        text: of an option.
-    """
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def data_and_choices(
-    data: Sequence[str], choices: Sequence[str]
-) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """What ``--data`` and ``--choice`` say, by task.
-
-    Args:
-        data: TASK=PATH, each.
-        choices: TASK=KEY:VALUE,..., each; a task may be named more than once.
-    """
-    read: dict[str, dict[str, Any]] = {}
-    for text in choices:
-        for name, chosen in by_task([text], "--choice").items():
-            read.setdefault(name, {}).update(choice(one) for one in chosen.split(",") if one)
-    return by_task(data, "--data"), read
-
-
-def by_task(given: Sequence[str], option: str) -> dict[str, str]:
-    """``TASK=VALUE`` as pairs.
-
-    Args:
-        given: of an option that may be given more than once.
-        option: its name, for messages.
-    """
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise SettingError(
-                f"{option} {text!r}; allowed is TASK=VALUE, such as {option} pope=/data/pope."
-            )
-        found[name] = value
-    return found
-
-
-def choice(text: str) -> tuple[str, Any]:
-    """``key:value``; numbers, true and false are read as such.
-
-    Args:
-        text: of an option.
-    """
-    key, colon, value = text.partition(":")
-    if not colon:
-        raise SettingError(f"choice {text!r}; allowed is KEY:VALUE, such as parser:first-sentence.")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value
+    for name in ("limit", "square", "batch", "seconds", "ahead"):
+        value, least = getattr(options, name), 0 if name == "ahead" else 1
+        if value is not None and value < least:
+            raise SettingError(f"--{name} {value:g}; allowed are numbers from {least} on.")
+    if options.prefix not in PREFIXES:
+        raise SettingError(f"--prefix {options.prefix}; allowed are {', '.join(PREFIXES)}.")
+    if options.shard is not None:
+        Shard.parse(options.shard)

@@ -42,7 +42,11 @@ class Entry:
         kv_bytes: bytes of the prompt's keys and values.
         full_kv_bytes: bytes they would take uncompressed.
         new_tokens: tokens of the answer.
-        seconds: of the stages of the request; name to seconds.
+        seconds: of the request ("request"), of its prompt and of the steps after it ("prompt",
+            "decode"), of making its inputs ("prepare") and of what the compaction did in the prompt
+            ("message", "selection", "transport", "compaction"); a row's share of its batch.
+        peak_bytes: most memory during the request, the model's included; 0 where nobody looked.
+        process: that answered; times of two processes do not compare.
         support: kept indices of every stage, in source order; None when not asked for.
         evidence: numbers that the method measured, with bank evidence; None when not asked for.
         notes: what a reader should know.
@@ -71,6 +75,8 @@ class Entry:
     full_kv_bytes: int = 0
     new_tokens: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    peak_bytes: int = 0
+    process: str = ""
     support: tuple[tuple[int, ...], ...] | None = None
     evidence: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
@@ -104,6 +110,8 @@ class Entry:
             kv_bytes=self.kv_bytes,
             full_kv_bytes=self.full_kv_bytes,
             seconds=self.seconds,
+            peak_bytes=self.peak_bytes,
+            process=self.process,
         )
         return Sample(
             task=self.task,

@@ -20,7 +20,11 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "pillow")
 
 
 def of_model(
-    model: Any, processor: Any, directory: str | os.PathLike[str] | None, files: Files
+    model: Any,
+    processor: Any,
+    directory: str | os.PathLike[str] | None,
+    files: Files,
+    square: int | None = None,
 ) -> dict[str, Any]:
     """The facts of a model and its processor.
 
@@ -29,8 +33,10 @@ def of_model(
         processor: of the model.
         directory: that it was loaded from, or None.
         files: remembers digests.
+        square: pixels of both sides of every image; None where they stay as they are.
     """
     return {
+        **({} if square is None else {"square": square}),
         "class": type(model).__name__,
         "config": fingerprint.of_config(model.config),
         "generation": fingerprint.of_config(model.generation_config),
@@ -63,22 +69,26 @@ def of_task(
     }
 
 
-def of_method(method: Method, prefix: str, settings: Settings | None) -> dict[str, Any]:
+def of_method(
+    method: Method, prefix: str, settings: Settings | None, positions: str = "original"
+) -> dict[str, Any]:
     """The facts of a method; Full's do not name what cannot matter for it.
 
     Args:
         method: of the comparison.
         prefix: execution mode.
         settings: the method's numbers.
+        positions: "original" or "packed".
     """
     if method.plan is None:
         code = {"code": fingerprint.of_code(method.modules)} if method.modules else {}
         return {**method.facts(), **code}
     made = [m for stage in method.plan.stages for m in (stage.selector, stage.realiser)]
-    roots = ["vicoset.runtime.engine", *(type(one).__module__ for one in made)]
+    roots = ["vicoset.runtime.engine", *method.modules, *(type(one).__module__ for one in made)]
     return {
         **method.facts(),
         "prefix": prefix,
+        **({} if positions == "original" else {"positions": positions}),
         "settings": repr(settings or Settings()),
         "code": fingerprint.of_code(roots),
     }

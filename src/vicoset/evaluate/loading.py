@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
+from collections.abc import Callable
 from typing import Any
 
-from vicoset.errors import SettingError
+from vicoset.errors import SettingError, UnsupportedError
 
 TINY = "tiny"
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -35,11 +37,48 @@ def load_named(
         device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
     kind = dtype if dtype == "auto" else getattr(torch, dtype)
     if name == TINY:
-        model, processor = importlib.import_module("vicoset.tiny").load_tiny()
+        model, processor = _bundled()
         model = model if kind == "auto" else model.to(kind)
-        return model.to(device), processor
+        if attention is not None:
+            _tried("attention", attention, lambda: model.set_attn_implementation(attention))
+        return _placed(model, device), processor
     from vicoset.api import load
 
-    more = {} if attention is None else {"attn_implementation": attention}
-    model, processor = load(name, dtype=kind, **more)
-    return model.to(device), processor
+    with warnings.catch_warnings():
+        # What a processor without torchvision lacks are videos, and nothing here asks about one.
+        warnings.filterwarnings("ignore", message="torchvision is not installed")
+        if attention is None:
+            model, processor = load(name, dtype=kind)
+        else:
+            more = {"attn_implementation": attention}
+            found = _tried("attention", attention, lambda: load(name, dtype=kind, **more))
+            model, processor = found
+    return _placed(model, device), processor
+
+
+def _placed(model: Any, device: str) -> Any:
+    return _tried("device", device, lambda: model.to(device))
+
+
+def _tried(what: str, given: str, task: Callable[[], Any]) -> Any:
+    """Do something; what the library says of an option that it cannot follow becomes one line."""
+    try:
+        return task()
+    except (ImportError, ValueError, RuntimeError, AssertionError) as error:
+        said = " ".join(str(error).split())
+        raise SettingError(
+            f"{what} {given!r} does not work here: {said}; allowed is what this machine and its "
+            f"libraries have. Leave --{what} out for the usual one."
+        ) from error
+
+
+def _bundled() -> tuple[Any, Any]:
+    """The trained model of this installation."""
+    found = getattr(importlib.import_module("vicoset.tiny"), "load_tiny", None)
+    if found is None:
+        raise UnsupportedError(
+            f"this installation holds no bundled model, so {TINY!r} names nothing; allowed is the "
+            "directory of a checkpoint. Pass --model DIR."
+        )
+    model, processor = found()
+    return model, processor

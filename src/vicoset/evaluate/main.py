@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vicoset.errors import JournalError, VicosetError
-from vicoset.evaluate import commands, study, tabulate
+from vicoset.evaluate import commands, published, study, tabulate
 from vicoset.evaluate.commands import REFUSED
 from vicoset.evaluate.interrupt import Interrupted
 from vicoset.evaluate.lmms import command as lmms
+from vicoset.evaluate.texts import data_and_choices
 
 PROGRAM = "python -m vicoset.evaluate"
 
@@ -56,6 +57,14 @@ COMMANDS = {
         "run everything that a table needs, and write it", study.add_arguments, study.run
     ),
     "table": Command("write a table from records", tabulate.add_arguments, tabulate.run),
+    "paper": Command(
+        "print the paper's own numbers", published.add_paper_arguments, published.print_paper
+    ),
+    "pope-parsers": Command(
+        "say how three parsers read POPE's answers",
+        published.add_parser_arguments,
+        published.compare_parsers,
+    ),
 }
 
 
@@ -108,4 +117,4 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         one = found.add_parser(name, help=command.line)
         one.set_defaults(command=command.run)
         command.add(one)
-    lmms.add(found, commands.data_and_choices)
+    lmms.add(found, data_and_choices)

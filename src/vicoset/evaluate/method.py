@@ -69,7 +69,7 @@ class Method:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Code of a method without a plan that answers depend on."""
+        """Further code that answers depend on."""
         return ()
 
     def answers(

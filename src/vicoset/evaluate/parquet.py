@@ -39,6 +39,8 @@ _OF_ENTRY = {
     "full_kv_bytes": _WHOLE,
     "new_tokens": _WHOLE,
     "seconds": pa.map_(_TEXT, _REAL),
+    "peak_bytes": _WHOLE,
+    "process": _TEXT,
     "support": pa.list_(pa.list_(pa.int32())),
     "evidence": _TEXT,  # JSON: every method measures its own
     "notes": pa.list_(_TEXT),

@@ -74,7 +74,8 @@ class Log:
         """Answers so far, rate, time left."""
         seconds = self.clock() - self.began
         rate = (self.done - self.before) / seconds if seconds > 0 else 0.0
-        left = duration((self.total - self.done) / rate) if rate else "unknown"
+        more = self.total - self.done
+        left = "nothing" if more <= 0 else duration(more / rate) if rate else "unknown"
         failed = f", {self.failed} failed" if self.failed else ""
         share = self.done / self.total if self.total else 1.0
         return f"{self.done}/{self.total} ({share:.0%}), {rate:.2f}/s, {left} left{failed}"

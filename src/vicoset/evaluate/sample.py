@@ -29,6 +29,8 @@ class Cost:
         kv_bytes: bytes of the prompt's keys and values.
         full_kv_bytes: bytes they take uncompressed.
         seconds: of the whole request and of its stages, name to seconds; empty when not timed.
+        peak_bytes: most memory during the request; 0 when nobody looked.
+        process: that answered.
     """
 
     tokens: float
@@ -38,6 +40,8 @@ class Cost:
     kv_bytes: float = 0.0
     full_kv_bytes: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    peak_bytes: int = 0
+    process: str = ""
 
 
 @dataclass(frozen=True)

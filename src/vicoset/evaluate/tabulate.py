@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from vicoset.errors import SettingError
-from vicoset.evaluate.commands import listed
 from vicoset.evaluate.folder import Folder
+from vicoset.evaluate.folder import folders as folders_below
 from vicoset.evaluate.statistics.study import REPLICATES, SEED
+from vicoset.evaluate.texts import listed
 
 FORMS = {"markdown": "md", "csv": "csv", "latex": "tex"}
-POINTS = "gmc-h2,gmc-l16"
+POINTS = {"coverage": ("gmc-h1", "gmc-h2", "gmc-l16"), "probe": ("gmc-l16",)}
+OTHERS = ("gmc-h2", "gmc-l16")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +47,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--alternative", default="two-sided", help="of the tests: two-sided, greater or less")
     add("--reference", default="gmc-h2", help="plan that the others are compared with")
     add("--paper", default="auto", choices=("auto", "always", "never"), help="printed numbers")
-    add("--at", default=POINTS, type=listed, help="points of factorial and message-pathway")
+    add("--at", default=(), type=listed, help="points: presets such as gmc-h2, or gmc@3")
     add("--factors", default="", help="of factorial: message, history, population, ...")
+    add("--selectors", default="", help="of selector-recovery, by name")
+    add("--realisers", default="", help="of selector-recovery, by name")
+    add("--ranks", default="", help="of probe")
+    add("--probe-seeds", default="", help="of probe")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,6 +63,24 @@ def run(options: argparse.Namespace) -> int:
     """
     write(options, None, ())
     return 0
+
+
+def points(options: argparse.Namespace) -> tuple[str, ...]:
+    """The points that a study or a table looks at.
+
+    Args:
+        options: of a command.
+    """
+    return tuple(options.at) or POINTS.get(options.kind, OTHERS)
+
+
+def pairs(options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Selectors and realisers of a cross; empty for the usual ones.
+
+    Args:
+        options: of a command.
+    """
+    return listed(options.selectors), listed(options.realisers)
 
 
 def factors(options: argparse.Namespace) -> tuple[str, ...]:
@@ -105,14 +129,16 @@ def tables(options: argparse.Namespace, folders: Sequence[Folder] | None) -> lis
         options: of ``table`` or ``study``.
         folders: the runs, where they are known.
     """
-    from vicoset.evaluate.tables import KINDS, Options, find
+    from vicoset.evaluate.tables import AUDITED, KINDS, Options, find
     from vicoset.evaluate.tables.factorial import factorial_effects
     from vicoset.evaluate.tables.pathway import message_pathway
+    from vicoset.evaluate.tables.recovery import selector_recovery
 
-    if options.kind not in KINDS:
-        raise SettingError(f"table {options.kind!r}; allowed are {', '.join(KINDS)}.")
-    tasks = listed(options.tasks)
-    found = find(options.out, tasks, getattr(options, "model_name", ""), folders)
+    if options.kind not in (*KINDS, *AUDITED):
+        raise SettingError(f"table {options.kind!r}; allowed are {', '.join((*KINDS, *AUDITED))}.")
+    tasks, audited = listed(options.tasks), options.kind in AUDITED
+    model = getattr(options, "model_name", "")
+    found = find(options.out, tasks, model, folders, audited=audited)
     how = Options(
         replicates=options.replicates,
         seed=options.seed,
@@ -121,10 +147,16 @@ def tables(options: argparse.Namespace, folders: Sequence[Folder] | None) -> lis
         reference=options.reference,
         paper=options.paper,
     )
+    at = points(options)
     if options.kind == "factorial":
-        return factorial_effects(found, tasks, how, options.at, factors(options))
+        return factorial_effects(found, tasks, how, at, factors(options))
     if options.kind == "message-pathway":
-        return message_pathway(found, tasks, how, options.at)
+        return message_pathway(found, tasks, how, at)
+    if options.kind == "selector-recovery":
+        return selector_recovery(found, tasks, how, at, *pairs(options))
+    if audited:
+        there = list(folders) if folders is not None else folders_below(options.out)
+        return AUDITED[options.kind](found, there, tasks, how, at)
     return KINDS[options.kind](found, tasks, how)
 
 

@@ -136,7 +136,13 @@ class ApET(_ApET):
         positions="packed",
         code="MaQianKun0/ApET",
         licence="MIT",
+        budget="a layer average of both stages",
         notes=_NOTES,
+        checked=(
+            "errors are the ridge residual; those of basis tokens are zero",
+            "K slots, ten of them basis, exact means",
+            "both stages in tiny models",
+        ),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:
@@ -196,7 +202,11 @@ def recipe(depth: int) -> Recipe:
     """
     here = rescaled(BOUNDARIES, BLOCKS, depth)
     steps = (Step(here[0], "apet", Derived(through=FIRST)), Step(here[1], "apet-states", FINAL))
-    return Recipe(steps, "merge", moved("apet", BOUNDARIES, BLOCKS, here))
+    note = (
+        "apet's published names are layer averages: '192', '128' and '64' end with 96, 64 and 32 "
+        "tokens; here K is behind the last stage"
+    )
+    return Recipe(steps, "merge", (note, *moved("apet", BOUNDARIES, BLOCKS, here)))
 
 
 register_preset("apet", recipe)

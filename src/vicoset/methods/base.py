@@ -79,7 +79,9 @@ class About(NamedTuple):
         positions: "original" or "packed", as the released code numbers what it keeps.
         code: public repository, ``owner/name``; empty when there is none.
         licence: of that repository.
-        notes: fidelity: released code against paper, our choice, what was checked.
+        budget: what the published tables call its K.
+        notes: fidelity: released code against paper, and our choice.
+        checked: what a test of this method holds it to, beside the contract of every selector.
     """
 
     title: str
@@ -90,7 +92,9 @@ class About(NamedTuple):
     positions: str = "original"
     code: str = ""
     licence: str = ""
+    budget: str = "tokens behind the compaction"
     notes: tuple[str, ...] = ()
+    checked: tuple[str, ...] = ()
 
 
 class Merge(NamedTuple):

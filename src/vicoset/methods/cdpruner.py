@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from vicoset.core import checks
 from vicoset.errors import MethodError, SettingError
 from vicoset.methods.base import EMBEDDINGS, QUESTION, TEXT, TOWER, About, Scene, Selection
 from vicoset.methods.cosines import Cosines
+from vicoset.methods.demands import Offer
 from vicoset.methods.greedy import Picks, steady, unit
 from vicoset.methods.registry import register_selector
 
@@ -59,6 +61,7 @@ class CDPruner:
         positions="packed",
         code=_CODE,
         licence=_LICENCE,
+        budget="tokens kept",
         notes=(
             "for LLaVA with the CLIP model of its tower as a companion; other towers have no such "
             "text side, and cdpruner-style is there for them",
@@ -67,7 +70,16 @@ class CDPruner:
             "relevance is scaled to [0, 1] over all images of a prompt together, as released",
             *_NOTES,
         ),
+        checked=(
+            "by hand: the sign of the relevance",
+            "the greedy of the determinant by brute force",
+            "relevance against a real (random) CLIP, piece by piece",
+        ),
     )
+
+    def check_offer(self, offer: Offer) -> None:
+        """Raise where the tower's CLIP model is missing."""
+        check_clip(offer.class_width, offer.companions)
 
     def select(self, scene: Scene, keep: int) -> Selection:
         """Rank by relevance in CLIP, spread by the projector's outputs."""
@@ -99,11 +111,16 @@ class CDPrunerStyle:
         reads="embeddings of visual tokens and of the question",
         code=_CODE,
         licence=_LICENCE,
+        budget="tokens kept",
         notes=(
             "the authors have released no code for Qwen; this is the public definition of OpenVINO "
             "GenAI (Apache-2.0), with its theta of 0.5",
             "relevance is positive and scaled to [0, 1] within each image",
             *_NOTES,
+        ),
+        checked=(
+            "the greedy of the determinant by brute force, with every theta",
+            "kernels of low rank: no NaN, no index twice",
         ),
     )
 
@@ -139,6 +156,30 @@ def within(scene: Scene, values: Tensor) -> Tensor:
     return torch.where(width < SMALL, 1.0, (values - low[ids]) / width.clamp_min(SMALL))
 
 
+def check_clip(width: int | None, companions: Mapping[str, Any]) -> None:
+    """Raise unless a CLIP model of the tower's kind came along with its tokenizer.
+
+    Args:
+        width: of the tower's features; None where it has no class token, as CLIP's has.
+        companions: of the run.
+    """
+    theirs = getattr(
+        getattr(companions.get("clip"), "visual_projection", None), "in_features", None
+    )
+    if width is None or "clip_tokenizer" not in companions or theirs != width:
+        given = ", ".join(sorted(companions)) or "none"
+        tower = (
+            "this tower has no class token" if width is None else f"its features are {width} wide"
+        )
+        raise MethodError(
+            "selector 'cdpruner' compares patches with the question in the space of the tower's "
+            f"own CLIP model; {tower}, the companion's features are "
+            f"{'unknown' if theirs is None else f'{theirs} wide'}, companions given: {given}. "
+            "Allowed are LLaVA models with a CLIP tower and companions={'clip': CLIPModel, "
+            "'clip_tokenizer': tokenizer} of that tower. Give them, or choose 'cdpruner-style'."
+        )
+
+
 @checks.full_precision
 def clip_cosine(scene: Scene, features: Tensor) -> Tensor:
     """[N]: mean cosine of each visual token to the pieces of the question, in CLIP's space.
@@ -147,17 +188,9 @@ def clip_cosine(scene: Scene, features: Tensor) -> Tensor:
         scene: the scene.
         features: z [N, dz].
     """
-    clip, reader = (scene.companions.get(name) for name in ("clip", "clip_tokenizer"))
-    width = getattr(getattr(clip, "visual_projection", None), "in_features", None)
-    if scene.tower.cls_feature is None or reader is None or width != features.shape[1]:
-        given = ", ".join(sorted(scene.companions)) or "none"
-        raise MethodError(
-            "selector 'cdpruner' compares patches with the question in the space of the tower's "
-            f"own CLIP model; this tower's features are {features.shape[1]} wide, the companion's "
-            f"are {width}, companions given: {given}. Allowed are LLaVA models with a CLIP tower "
-            "and companions={'clip': CLIPModel, 'clip_tokenizer': tokenizer} of that tower. Give "
-            "them, or choose 'cdpruner-style'."
-        )
+    tower = None if scene.tower.cls_feature is None else features.shape[1]
+    check_clip(tower, scene.companions)
+    clip, reader = scene.companions["clip"], scene.companions["clip_tokenizer"]
     with torch.no_grad():
         image = clip_image(clip, features)
         text = clip_text(clip, reader, scene.question.replace(SUFFIX, ""))

@@ -41,6 +41,7 @@ class Dart:
         reads="keys of block p - 1, states of visual and text tokens through the final norm",
         code="ZichenWen1/DART",
         licence="Apache-2.0",
+        budget="tokens behind block 2, about",
         notes=(
             "exactly K tokens: pivots share what is left of K evenly, the first ones get the rest. "
             "The released code floors each share and adds the pivots on top: for 128 of 576 it "
@@ -50,6 +51,11 @@ class Dart:
             "text pivots are text tokens behind the last image, without the markers around it",
             "written from the description and from ports; the authors' tree was not read",
             "images: pivots and shares over all, the last picks go to images without a carrier",
+        ),
+        checked=(
+            "by hand: shares of the pivots",
+            "loops over the model's own cache",
+            "exactly K where the released shares give 124 and 132 of 128",
         ),
     )
 

@@ -42,7 +42,13 @@ class DivPrune:
         positions="packed",
         code=_CODE,
         licence=_LICENCE,
+        budget="tokens kept",
         notes=_NOTES,
+        checked=(
+            "by hand: five points on the unit circle",
+            "the running minimum against the recomputation of all distances",
+            "duplicates never repeat an index",
+        ),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:
@@ -66,11 +72,13 @@ class DivPruneTower:
         positions="packed",
         code=_CODE,
         licence=_LICENCE,
+        budget="tokens kept",
         notes=(
             "what the port in Ironieser/MMTok does for Qwen2.5-VL; it selects other tokens than "
             "the paper's reading, which is divprune",
             *_NOTES,
         ),
+        checked=("the greedy of divprune, on the tower's features in models",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:

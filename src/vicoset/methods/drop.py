@@ -24,6 +24,7 @@ class Drop:
         source="control: hard deletion, the recovery map of every method that only ranks",
         acts="where the plan compresses",
         reads="nothing",
+        checked=("kept states stay, bit for bit",),
     )
 
     def realise(self, scene: Scene, selection: Selection) -> Realisation:

@@ -31,12 +31,18 @@ class FastV:
         reads="attention of block p - 1, its last query row",
         code=_CODE,
         licence=_LICENCE,
+        budget="in other papers' tables a layer average, which counts the dense blocks before it",
         notes=(
             "the paper describes the average attention received from all tokens; the released code "
             "ranks by the last query, and so do we (the other reading is fastv-mean)",
             "chosen once in the prompt's forward and kept while decoding, as in the released "
             "version with a cache",
             "tables of other papers print layer-average tokens for it; ours print the final K",
+        ),
+        checked=(
+            "by hand: attention whose last row and column mean disagree",
+            "loops over heads and rows of the native softmax; heads in any order",
+            "padded batches in tiny models: the models' own attention",
         ),
     )
 
@@ -61,9 +67,14 @@ class FastVMean:
         reads="attention of block p - 1, all query rows, streamed",
         code=_CODE,
         licence=_LICENCE,
+        budget="in other papers' tables a layer average, which counts the dense blocks before it",
         notes=(
             "the text of the paper; the released code reads the last query only",
             "includes visual queries, and under a causal mask later tokens are read by fewer rows",
+        ),
+        checked=(
+            "by hand beside fastv, with the predicted difference",
+            "loops over heads and rows of the native softmax",
         ),
     )
 
@@ -73,4 +84,7 @@ class FastVMean:
         return Selection(top(scene, received, keep), {})
 
 
-single("fastv-h2", "fastv", 2, "drop")
+single(
+    *("fastv-h2", "fastv", 2, "drop"),
+    notes=("other papers' tables name FastV by its layer average; here K is what block 2 gets",),
+)

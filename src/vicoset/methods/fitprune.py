@@ -36,6 +36,7 @@ class FitPrune:
         "largest over heads, streamed",
         code="ywh187/FitPrune",
         licence="none stated",
+        budget="a share of operations, in other papers' tables a layer average",
         notes=(
             "the released code deletes between a block's attention and its feed-forward part; here "
             "the block ends first",
@@ -44,6 +45,11 @@ class FitPrune:
             "of the paper. vicoset.evaluate.calibrate fits schedules to a model",
             "128 and 64 in other papers' tables are about its 80% and 90% schedules, which end "
             "with 62 and 37 tokens",
+        ),
+        checked=(
+            "by hand: product of both masses, largest of the heads",
+            "averages of the shipped schedules; deletions that add up",
+            "the search of a schedule against loops",
         ),
     )
 
@@ -105,7 +111,9 @@ def recipe(depth: int) -> Recipe:
     pairs = [(k / PUBLISHED_TOKENS, mean / PUBLISHED_TOKENS) for k, mean in PUBLISHED]
     note = (
         "fitprune without a calibration of this model: an exponential curve through the published "
-        "final counts and averages; its published names are shares of operations, not K",
+        "final counts and averages",
+        "fitprune's published names are shares of operations, and layer averages in other papers' "
+        "tables: '128' and '64' end with about 62 and 37 tokens; here K is behind the last stage",
     )
     return through([curve(*pair, depth) for pair in pairs])._replace(notes=note)
 

@@ -70,11 +70,16 @@ class GMC:
         reads="native attention and projected values of the current block and two before it, "
         "states, coordinates",
         merges=True,
+        budget="tokens behind the boundary",
         notes=(
             "support by facility location over grounded, appearance and spatial clients; carriers "
             "by realiser transport",
             "docs/core.md lists the decisions that the paper leaves open",
             "images: the clients of all together, a carrier for each first",
+        ),
+        checked=(
+            "core against an independent float64 implementation",
+            "scenes in models against core, tensor by tensor",
         ),
     )
 
@@ -127,6 +132,7 @@ class GMC:
             check_finite({f"{n} of block {view.block}": t for n, t in reading._asdict().items()})
         people = Population(scene.states, scene.coordinates, scene.image_ids, scene.images)
         grounding = ground(readings, scene.settings)
+        scene.lap("message")
         return grounding, self._covered(people, grounding, scene.settings)
 
     def _covered(self, people: Population, grounding: Grounding, settings: Settings) -> Clients:

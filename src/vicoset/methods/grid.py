@@ -34,6 +34,7 @@ class Grid:
             "videos count every line of every frame; any-resolution images those of every level",
             "images: each gets its share of K by its number of tokens",
         ),
+        checked=("by hand: lattices; exactly K, lines equally full",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:

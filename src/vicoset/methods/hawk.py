@@ -13,6 +13,7 @@ from vicoset.core import checks
 from vicoset.errors import MethodError
 from vicoset.methods.base import DECODER, EMBEDDINGS, TEXT, About, Scene, Selection
 from vicoset.methods.choose import top
+from vicoset.methods.demands import Offer
 from vicoset.methods.greedy import steady
 from vicoset.methods.registry import register_selector
 
@@ -55,23 +56,28 @@ class Hawk:
         reads="block 0's norm and projections of embeddings, 28 published head weights",
         code=_CODE,
         licence=_LICENCE,
+        budget="a share of N, rounded up",
         notes=(
             "weights are published for Qwen2.5-VL-7B alone; decoders with another number of heads "
             "are refused, and hawk-style is there for them. Other models of 28 heads get weights "
             "that were not measured on them",
             *_NOTES,
         ),
+        checked=(
+            "loops over the model's own weights of block 0, in float64",
+            "scale of the weights, signs, and where the queries stand",
+            "the published weights, whole",
+        ),
     )
+
+    def check_offer(self, offer: Offer) -> None:
+        """Raise where the published weights are of other heads."""
+        check_heads(offer.heads)
 
     def select(self, scene: Scene, keep: int) -> Selection:
         """Rank by the weighted scores of block 0."""
         scores = head_scores(scene, 0, asked(scene, scene.text.embeddings), scene.embeddings)
-        if len(scores) != len(PUBLISHED):
-            raise MethodError(
-                f"selector 'hawk' has the published weights of the {len(PUBLISHED)} heads of "
-                f"Qwen2.5-VL-7B, and this decoder has {len(scores)}; allowed are decoders with "
-                f"{len(PUBLISHED)}. Choose 'hawk-style', which weights all heads alike."
-            )
+        check_heads(len(scores))
         weights = scores.new_tensor(PUBLISHED)
         return Selection(top(scene, weighted(scores, weights), keep), {})
 
@@ -97,12 +103,14 @@ class HawkStyle:
         reads="the boundary block's norm and projections of states",
         code=_CODE,
         licence=_LICENCE,
+        budget="a share of N, rounded up",
         notes=(
             "uniform head weights: a reconstruction where none are published",
             "@p reads block p and the states at p; hawk-style[-here]@p chooses by block 0 and "
             "drops at p, and so does hawk@p with the published weights",
             *_NOTES,
         ),
+        checked=("loops over the model's own weights, at block 0 and at the boundary",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:
@@ -113,6 +121,20 @@ class HawkStyle:
             text, visual, block = scene.text.states, scene.states, scene.boundary
         scores = head_scores(scene, block, asked(scene, text), visual)
         return Selection(top(scene, weighted(scores, scores.new_ones(len(scores))), keep), {})
+
+
+def check_heads(heads: int) -> None:
+    """Raise unless there is a published weight for each head.
+
+    Args:
+        heads: H of the decoder.
+    """
+    if heads != len(PUBLISHED):
+        raise MethodError(
+            f"selector 'hawk' has the published weights of the {len(PUBLISHED)} heads of "
+            f"Qwen2.5-VL-7B, and this decoder has {heads}; allowed are decoders with "
+            f"{len(PUBLISHED)}. Choose 'hawk-style', which weights all heads alike."
+        )
 
 
 def asked(scene: Scene, text: Tensor) -> Tensor:

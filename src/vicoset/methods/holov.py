@@ -48,6 +48,7 @@ class HoloV:
         reads="attention in the vision tower (class token, or received), embeddings",
         code="obananas/HoloV",
         licence="Apache-2.0",
+        budget="tokens kept",
         notes=(
             "the variance counts a zero for the token itself and divides by the number of others, "
             "as released",
@@ -59,6 +60,10 @@ class HoloV:
             "released code leaves out its factor of 1,000",
             "kept tokens are in raster order; the released code leaves them in order of attention",
             "images: K by their numbers of tokens, chunks of each",
+        ),
+        checked=(
+            "by hand: shares of chunks, attention inside them",
+            "scores of chunks as released, and that the variance moves no share",
         ),
     )
 

@@ -34,6 +34,7 @@ class KCenter:
             "differs from DivPrune by the start and by reading boundary states",
             "images: one traversal over all, the last picks go to images without a carrier",
         ),
+        checked=("the traversal against its recomputation",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:

@@ -33,6 +33,7 @@ class Merged:
         reads="states, or tower features where the method merges before the projector",
         merges=True,
         notes=("methods without a map of their own: mean of the nearest-carrier cluster",),
+        checked=("the map is the sum, in every dtype; without a map the mean of what is nearest",),
     )
 
     def realise(self, scene: Scene, selection: Selection) -> Realisation:

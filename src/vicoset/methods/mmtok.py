@@ -67,6 +67,7 @@ class MMTok:
         positions="packed",
         code="Ironieser/MMTok",
         licence="Apache-2.0",
+        budget="tokens kept",
         notes=(
             "text as released. LLaVA: the question without its two answer-format sentences and "
             "without function words (an English list of ours); Qwen: 'Question: ' and all of it. "
@@ -78,6 +79,11 @@ class MMTok:
             "LLaVA-1.5 checkpoints; processors of the Hugging Face ones crop instead of padding",
             "released positions are packed for LLaVA, the original ones for Qwen",
             "images: one coverage over all, the last picks go to images without a carrier",
+        ),
+        checked=(
+            "the incremental greedy against the full one, index by index",
+            "by hand: two kinds of tokens; alpha = 0 covers the text alone",
+            "words of both releases",
         ),
     )
 

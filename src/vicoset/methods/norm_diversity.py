@@ -43,6 +43,7 @@ class NormDiversity:
             "log_norm is the variant against massive activations",
             "images: one greedy over all, the last picks go to images without a carrier",
         ),
+        checked=("the greedy against its recomputation, every balance",),
     )
 
     def __post_init__(self) -> None:

@@ -66,7 +66,14 @@ def register_preset(name: str, maker: Maker) -> None:
     PRESETS[name] = maker
 
 
-def single(name: str, selector: str, boundary: int, realiser: str, rescaled: bool = False) -> None:
+def single(
+    name: str,
+    selector: str,
+    boundary: int,
+    realiser: str,
+    rescaled: bool = False,
+    notes: tuple[str, ...] = (),
+) -> None:
     """Register a plan of one stage.
 
     Args:
@@ -75,17 +82,18 @@ def single(name: str, selector: str, boundary: int, realiser: str, rescaled: boo
         boundary: p.
         realiser: the usual one.
         rescaled: keep the share of the depth that p has in a decoder of 28 blocks.
+        notes: what a reader should know, such as what published tables call its K.
     """
 
     def maker(depth: int) -> Recipe:
-        p, notes = boundary, tuple[str, ...]()
+        p, moved_here = boundary, tuple[str, ...]()
         if rescaled and depth != PAPER_BLOCKS:
             p = round(boundary / PAPER_BLOCKS * depth)
-            notes = (
+            moved_here = (
                 f"{name} is p = {boundary} of {PAPER_BLOCKS} blocks; "
                 f"this model has {depth}, so p = {p}",
             )
-        return Recipe((Step(p, selector),), realiser, notes)
+        return Recipe((Step(p, selector),), realiser, (*notes, *moved_here))
 
     register_preset(name, maker)
 

@@ -31,12 +31,17 @@ class PyramidDrop:
         positions="packed",
         code="Cooperx521/PyramidDrop",
         licence="MIT",
+        budget="a layer average: final 72, average 270 of 576",
         notes=(
             "the plan keeps N (K/N)^(1/3), N (K/N)^(2/3) and K tokens, rounded down: the released "
             "288, 144 and 72 of 576 at K = 72, a layer average of 270",
             "other depths keep the shares of the depth at which the stages stand",
             "the released code numbers what it keeps anew at every stage; so do we where the plan "
             "asks for packed positions, and not otherwise",
+        ),
+        checked=(
+            "by hand: the last row of the next block ranks",
+            "released counts 288, 144 and 72 of 576 and their average of 270",
         ),
     )
 
@@ -55,7 +60,11 @@ def recipe(depth: int) -> Recipe:
     here = rescaled(BOUNDARIES, BLOCKS, depth)
     budgets = (Derived(power=1 / 3), Derived(power=2 / 3), FINAL)
     steps = [Step(p, "pyramiddrop", keep) for p, keep in zip(here, budgets, strict=True)]
-    return Recipe(tuple(steps), "drop", moved("pyramiddrop", BOUNDARIES, BLOCKS, here))
+    note = (
+        "pyramiddrop's published number is a layer average, 270 of 576, and it ends with 72; here "
+        "K is behind the last stage"
+    )
+    return Recipe(tuple(steps), "drop", (note, *moved("pyramiddrop", BOUNDARIES, BLOCKS, here)))
 
 
 register_preset("pyramiddrop", recipe)

@@ -38,6 +38,7 @@ class Random:
             "uniform without replacement by a CPU generator; tables give the mean over seeds",
             "images: one token of each, the rest uniform over all",
         ),
+        checked=("every token drawn equally often; smaller budgets keep subsets",),
     )
 
     def __post_init__(self) -> None:

@@ -69,12 +69,19 @@ def names() -> Names:
     return Names(tuple(sorted(_SELECTORS)), tuple(sorted(_REALISERS)))
 
 
-def unknown(kind: str, got: str, known: Iterable[str]) -> UnknownNameError:
-    """The error for a name that nobody knows, with the nearest known one and the list."""
+def unknown(kind: str, got: str, known: Iterable[str], told: str = "") -> UnknownNameError:
+    """The error for a name that nobody knows, with the nearest known one and the list.
+
+    Args:
+        kind: of thing.
+        got: the name.
+        known: all names.
+        told: instead of the list, where it is too long to read.
+    """
     listed = sorted(known)
     near = difflib.get_close_matches(got.lower(), listed, n=1, cutoff=0.5)
     fix = f" Did you mean {near[0]!r}?" if near else ""
-    return UnknownNameError(f"{got!r} is no {kind}; allowed are {', '.join(listed)}.{fix}")
+    return UnknownNameError(f"{got!r} is no {kind}; allowed are {told or ', '.join(listed)}.{fix}")
 
 
 def _made(table: dict[str, type[Any]], text: str, kind: str) -> Any:

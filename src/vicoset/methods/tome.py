@@ -41,6 +41,7 @@ class ToMe:
         merges=True,
         code="facebookresearch/ToMe",
         licence="CC BY-NC 4.0",
+        budget="tokens merged per block of the tower",
         notes=(
             "a reconstruction, written from the paper's equations: matching and weighted mean are "
             "ToMe's, the place is not: merging inside the tower breaks the grid on which "
@@ -51,6 +52,10 @@ class ToMe:
             "a cluster stays in the place of the token that the others were merged into; no "
             "attention bias by size, no protected class token",
             "images: each gets its share of K, merges stay inside an image",
+        ),
+        checked=(
+            "by hand: two rounds",
+            "clusters are the means of their members",
         ),
     )
 

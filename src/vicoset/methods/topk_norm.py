@@ -25,6 +25,7 @@ class TopkNorm:
         acts="where the plan compresses",
         reads="states",
         notes=("images: one ranking over all, each image's longest first",),
+        checked=("by hand: lengths rank",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:

@@ -28,6 +28,7 @@ class Transport:
         reads="states, coordinates, and the selector's grounding where it has one",
         merges=True,
         notes=("without a grounding every token weighs 1",),
+        checked=("masses with and without grounding; states of the carriers at strength 0",),
     )
 
     def realise(self, scene: Scene, selection: Selection) -> Realisation:

@@ -24,6 +24,7 @@ class Uniform:
         reads="states and coordinates",
         merges=True,
         notes=("same assignment and RMS restoration as transport, m_i = 1",),
+        checked=("transport whose tokens weigh 1",),
     )
 
     def realise(self, scene: Scene, selection: Selection) -> Realisation:

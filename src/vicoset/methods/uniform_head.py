@@ -28,6 +28,7 @@ class UniformHead:
             "the paper does not fix the rows: we take all behind the last image, chat-template "
             "tail included; uniform-head-question takes the question's only",
         ),
+        checked=("a loop over heads and rows of the native softmax",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:
@@ -51,6 +52,7 @@ class UniformHeadQuestion:
         acts="where the plan compresses",
         reads="attention of block p, the question's rows",
         notes=("a question that stands before the image sees none of it: every score is 0",),
+        checked=("by hand: the question alone decides",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:

@@ -101,10 +101,17 @@ class VisionZip:
         positions="packed",
         code=_CODE,
         licence="Apache-2.0",
+        budget="tokens kept, the class token among them",
         notes=(
             "contextual tokens are the target plus the mean of what joined it, as released: a sum "
             "of two, not an average (that is visionzip-mean)",
             *_NOTES,
+        ),
+        checked=(
+            "by hand: 10 tokens, 3 dominant, 2 contextual; an empty target; the sum rule",
+            "released splits 108 + 20 and 54 + 10",
+            "tiny Qwen2.5-VL with windows: pooled scores in raster order",
+            "tiny LLaVA: projected sums",
         ),
     )
 
@@ -179,6 +186,7 @@ class VisionZipMean(VisionZip):
             "usually means; the released code adds target and mean",
             *_NOTES,
         ),
+        checked=("by hand: means over clusters",),
     )
 
 
@@ -194,6 +202,7 @@ class VisionZipDominant:
         title="VisionZip (dominant only)",
         merges=False,
         notes=("no contextual tokens: what the ranking alone is worth", *_NOTES[1:2], *_NOTES[3:]),
+        checked=("the ranking of visionzip in tiny models",),
     )
 
     def select(self, scene: Scene, keep: int) -> Selection:

@@ -43,6 +43,7 @@ class VisPruner:
         positions="packed",
         code="Theia-4869/VisPruner",
         licence="Apache-2.0",
+        budget="tokens kept",
         notes=(
             "order of the lists as in the released code: by attention at first, then the matched "
             "half by similarity before the other half",
@@ -51,6 +52,10 @@ class VisPruner:
             "Qwen: received attention, pooled like the merger's groups, as the authors advise",
             "images: each gets its share of K; the released code chooses per crop, here all crops "
             "of an image are one population",
+        ),
+        checked=(
+            "rounds of matching against a plain form",
+            "by hand: the token with a double goes",
         ),
     )
 

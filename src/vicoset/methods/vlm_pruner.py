@@ -67,6 +67,7 @@ class VLMPruner:
         merges=True,
         code="Casey-bit/VLMPruner",
         licence="Apache-2.0",
+        budget="tokens behind block 2, as far as the released loop fills them",
         notes=(
             "the released loop ends after a pass that accepts nothing and then returns fewer than "
             "K tokens (4 to 22 of 128 on redundant synthetic features); ours raises the threshold "
@@ -78,6 +79,11 @@ class VLMPruner:
             "mix signs",
             "grid from the coordinates instead of constants; places are y and x, also in videos",
             "images: each gets its share of K; the released code asserts one image and batch 1",
+        ),
+        checked=(
+            "passes and blend against a plain form, with both signs",
+            "redundant tokens: exactly K",
+            "by hand: distance and negative similarity",
         ),
     )
 

@@ -79,9 +79,18 @@ class Raster:
         Args:
             cells: any grid that is asked for.
         """
+        return self._with(self.unit**2, self._bounds[1])
+
+    def bounded(self, pixels: int) -> Any:
+        """A processor that brings every image to about this many pixels.
+
+        Args:
+            pixels: of an image.
+        """
+        return self._with(pixels, pixels)
+
+    def _with(self, low: int, high: int) -> Any:
         found, images = _copied(self._processor)
-        _, high = self._bounds
-        low = self.unit**2
         images.size = {"shortest_edge": low, "longest_edge": high}
         if hasattr(images, "min_pixels"):  # releases before 5.0 keep the bounds twice
             images.min_pixels, images.max_pixels = low, high

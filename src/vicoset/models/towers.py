@@ -123,6 +123,18 @@ def has_class_token(model: Any, kwargs: dict[str, Any]) -> bool:
     return bool((given or getattr(model.config, name)) == "default")
 
 
+def class_width(model: Any) -> int | None:
+    """Width of a tower's states where a class token stands in front of them; None elsewhere.
+
+    Args:
+        model: of any family.
+    """
+    if str(getattr(model.config, "model_type", "")) not in SQUARE or not has_class_token(model, {}):
+        return None
+    width = getattr(model.config.vision_config, "hidden_size", None)
+    return None if width is None else int(width)
+
+
 def token_index(inputs: PromptInputs, patches: int, pieces: int) -> Tensor:
     """[tokens of the batch] which patch of all pieces, laid end to end, each visual token is.
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from vicoset.errors import UnreadableError, UnsupportedError, VicosetError
 from vicoset.models import processors
 from vicoset.models.processors import image_only_processor as image_only_processor
+from vicoset.models.processors import read_image as read_image
 
 
 class Loaded(NamedTuple):

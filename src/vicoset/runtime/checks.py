@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from vicoset.errors import PlanError, RuntimeStateError, UnsupportedError
 from vicoset.methods.base import PREVIOUS, QUESTION, TOWER
 from vicoset.methods.covering import Covering
+from vicoset.methods.demands import Demanding, Offer
 from vicoset.models.families import Family
 from vicoset.models.layout import Layout
-from vicoset.models.towers import facts_of
+from vicoset.models.towers import class_width, facts_of
 from vicoset.plan import Derived, Keep, Plan
 from vicoset.runtime import decoding
 from vicoset.runtime.caches import check_static
@@ -48,7 +49,9 @@ def check_budgets(plan: Plan, keep: Keep) -> None:
             )
 
 
-def check_needs(model: Any, plan: Plan, tokenizer: Any) -> None:
+def check_needs(
+    model: Any, plan: Plan, tokenizer: Any, decoder: Any, companions: Mapping[str, Any]
+) -> None:
     """Methods whose reading this model, or this call, cannot serve; both sides are named."""
     for stage in plan.stages:
         for method in (stage.selector, stage.realiser):
@@ -69,6 +72,9 @@ def check_needs(model: Any, plan: Plan, tokenizer: Any) -> None:
                     facts_of(model)
                 except UnsupportedError as error:
                     raise UnsupportedError(f"{method.name!r} cannot run here: {error}") from error
+            if isinstance(method, Demanding):
+                heads = int(decoder.config.num_attention_heads)
+                method.check_offer(Offer(heads, class_width(model), companions))
 
 
 def check_top(model: Any) -> None:

@@ -18,6 +18,7 @@ from vicoset.models.layout import Layout
 from vicoset.plan import Keep, Stage
 from vicoset.runtime.gather import Kept, gather_states, kept_positions
 from vicoset.runtime.record import Realised, StageRecord
+from vicoset.runtime.record_time import Laps
 
 
 class Compaction(NamedTuple):
@@ -74,9 +75,12 @@ class Compacted:
                 compact[row] = compact[row].index_copy(0, slots, carriers.to(compact.dtype))
         return compact
 
-    def timed(self, seconds: Callable[[], float]) -> Compacted:
-        """The same compaction, whose records say how long it took."""
-        stages = [stage and dataclasses.replace(stage, seconds=seconds) for stage in self.stages]
+    def timed(self, laps: Laps) -> Compacted:
+        """The same compaction, whose records say how long it and its parts took."""
+        stages = [
+            stage and dataclasses.replace(stage, seconds=laps.total, parts=laps.parts)
+            for stage in self.stages
+        ]
         return dataclasses.replace(self, stages=tuple(stages))
 
     def without(self, ahead: int) -> Compacted:
@@ -194,7 +198,9 @@ def _choose(stage: Stage, budget: Keep, layout: Layout, scene: Callable[[], Scen
     assert isinstance(stage.selector, Covering)  # the engine refuses others before anything runs
     with torch.no_grad():
         ready = scene()
+        ready.lap("message")
         found = stage.selector.select_covering(ready, Target(budget.coverage, low, high))
+        ready.lap("selection")
     return _Choice(len(found.indices), lambda: ready, found)
 
 
@@ -223,9 +229,12 @@ def _row(
     else:
         with torch.no_grad():
             scene = choice.scene()
+            scene.lap("message")
             selection = choice.selection or stage.selector.select(scene, count)
             _check(selection, count, tokens, layout, stage)
+            scene.lap("selection")
             realised = stage.realiser.realise(scene, selection)
+            scene.lap("transport")
         carriers = realised.states
         if watch is not None:
             watch(Compaction(number, stage, scene, selection, realised))

@@ -43,6 +43,16 @@ class Session:
             return _composed(self.stages)
         return _composed([stage for stage in self.stages if stage.boundary == 0])
 
+    def behind(self, boundary: int) -> Kept:
+        """What blocks from a boundary on ran on of the prompt, as one gather.
+
+        Args:
+            boundary: of a stage.
+        """
+        kept = _composed([stage for stage in self.stages if stage.boundary <= boundary])
+        assert kept is not None
+        return kept
+
     def held(self, block: int) -> Kept | None:
         """What a block's cache holds of the prompt, as one gather; None for all of it."""
         if self.prefix == "gathered":

@@ -8,6 +8,7 @@ picture, as if a stage at the decoder's input had left the tokens of the small o
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -256,13 +257,16 @@ def templated(processor: Any, chats: Sequence[list[dict[str, Any]]]) -> Any:
         processor: with a chat template.
         chats: one a prompt, with their images.
     """
-    return processor.apply_chat_template(
+    apply = processor.apply_chat_template
+    more: dict[str, Any] = {"return_tensors": "pt", "padding": True}
+    if "processor_kwargs" in inspect.signature(apply).parameters:
+        more = {"processor_kwargs": more}  # given flat, newer releases complain at every prompt
+    return apply(
         list(chats) if len(chats) > 1 else chats[0],
         add_generation_prompt=True,
         tokenize=True,
         return_dict=True,
-        return_tensors="pt",
-        padding=True,
+        **more,
     )
 
 

@@ -27,13 +27,14 @@ from vicoset.runtime import checks, decoding, record_lines
 from vicoset.runtime.caches import check_cache
 from vicoset.runtime.compact import Watch
 from vicoset.runtime.gate import Gate
+from vicoset.runtime.packed import hook_blocks, packing_of
 from vicoset.runtime.prompt import Prompt, PromptForward
 from vicoset.runtime.record import Record, Records, digest_of, one_or_all
 from vicoset.runtime.record_json import request_of
 from vicoset.runtime.record_make import records_of
 from vicoset.runtime.scenes import decoder_maps, needs_of_plan
 from vicoset.runtime.tap import Tap
-from vicoset.runtime.tower import TowerWatch
+from vicoset.runtime.tower import TowerWatch, watch_of
 
 AUDITS = ("none", "light", "full")
 PREFIXES = ("gathered", "dense", "replay")
@@ -49,6 +50,7 @@ class Engine(PromptForward):
         keep: Keep,
         *,
         prefix: str = "gathered",
+        positions: str = "original",
         settings: Settings | None = None,
         allow_uncertified: bool = False,
         force: bool = False,
@@ -67,6 +69,7 @@ class Engine(PromptForward):
         self.family: Family = family_of(model, allow_uncertified)
         self.decoder: Any = decoder_of(model)
         self.layers = layers_of(model)
+        self.positions, self.packing = positions, packing_of(self.decoder, positions)
         self.windows = self.family.windows(self.model.config)
         checks.check_model(self.family, self.model, self.decoder, plan, len(self.layers))
         checks.check_budgets(plan, keep)
@@ -74,7 +77,7 @@ class Engine(PromptForward):
         self.tokenizer = getattr(processor, "tokenizer", processor)
         self.companions = dict(companions or {})
         needs = needs_of_plan(plan)
-        checks.check_needs(self.model, plan, self.tokenizer)
+        checks.check_needs(self.model, plan, self.tokenizer, self.decoder, self.companions)
         self._maps = decoder_maps(self.decoder) if DECODER in needs else None
         self._tower_watch: TowerWatch | None = None
         self.boundaries = {stage.boundary: stage for stage in plan.stages}
@@ -120,7 +123,7 @@ class Engine(PromptForward):
         )
         self._watch = watch_image_features(self.model)
         if TOWER in needs_of_plan(self.plan):
-            self._tower_watch = TowerWatch(self.model)
+            self._tower_watch = watch_of(self.model)
         self._wrap(self.model, "generate", self._generate)
         self._wrap(self.model, "prepare_inputs_for_generation", self._prepare)
         if hasattr(self.decoder, "_deepstack_process"):
@@ -307,6 +310,9 @@ class Engine(PromptForward):
         held = int(kwargs["past_key_values"].get_seq_length())
         position = session.length + held - session.front(0).shape[1] + steps
         checks.check_windows(self.windows, position)
+        if self.packing is not None:
+            written = held - session.front(0).shape[1]
+            self._prompt_handles += hook_blocks(self.layers, session, self.packing, written)
         if session.prefix != "gathered":
             self._prompt_handles += decoding.hook_dense_blocks(self.layers, session)
         return args, session.decode_arguments(kwargs, self._mask)

@@ -98,13 +98,9 @@ def _run(
 ) -> Answer:
     length = inputs["input_ids"].shape[1]
     forcing = _Forcing(length, history)
-    out = model.generate(
-        **inputs,
-        generation_config=greedy(model, limit),
-        logits_processor=[forcing],
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
+    config = greedy(model, limit)
+    config.update(return_dict_in_generate=True, output_logits=True)
+    out = model.generate(**inputs, generation_config=config, logits_processor=[forcing])
     written = out.sequences[:, length:].cpu()
     ends = ending_ids(model)
     tokens = [_until(row.tolist(), ends) for row in written]

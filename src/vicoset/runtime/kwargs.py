@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vicoset.errors import UnsupportedError
 from vicoset.runtime.gather import Kept, gather_axis, gather_mask
+from vicoset.runtime.packed import Packing, ids_of
 
 # Arguments that belong to the model's head or its inputs and only pass through the blocks.
 PASSED_ON = {"past_key_values", "past_key_value", "logits_to_keep", "image_sizes", "labels"}
@@ -18,10 +19,16 @@ class Rewriter:
     """Block arguments for one compaction, each tensor gathered once and remembered."""
 
     def __init__(
-        self, kept: Kept, length: int, config: Any, flash: bool, static: bool = False
+        self,
+        kept: Kept,
+        length: int,
+        config: Any,
+        flash: bool,
+        static: bool = False,
+        packing: Packing | None = None,
     ) -> None:
         self.kept, self.length, self.config, self.flash = kept, length, config, flash
-        self.static = static
+        self.static, self.packing = static, packing
         # The source is kept beside the result: an id is only unique while its object lives.
         self.memory: dict[int, tuple[Any, Any]] = {}
 
@@ -32,7 +39,7 @@ class Rewriter:
             if name == "attention_mask":
                 changed[name] = self._once(value, lambda v: self._mask(v, states))
             elif name.startswith("position_embeddings"):
-                changed[name] = self._once(value, self._embeddings)
+                changed[name] = self._once(value, lambda v: self._embeddings(v, states))
             elif name == "position_ids":
                 # Gapped positions look like packed sequences to flash kernels.
                 changed[name] = None if self.flash else self._once(value, self._positions)
@@ -55,9 +62,11 @@ class Rewriter:
             self.memory[id(value)] = (value, gather(value))
         return self.memory[id(value)][1]
 
-    def _embeddings(self, value: Any) -> Any:
+    def _embeddings(self, value: Any, states: Tensor) -> Any:
+        if self.packing is not None:
+            return self.packing.factors(states, ids_of(self.kept))
         if isinstance(value, (tuple, list)):
-            return type(value)(self._embeddings(part) for part in value)
+            return type(value)(self._embeddings(part, states) for part in value)
         found = gather_axis(value, self.kept, -2, -3)
         if value.stride(-1) > value.stride(-2):
             # Products of complex numbers round by the layout in memory; Llama4 transposes here.
@@ -65,6 +74,8 @@ class Rewriter:
         return found
 
     def _positions(self, value: Tensor) -> Tensor:
+        if self.packing is not None:
+            return ids_of(self.kept)
         if value.ndim == 1:
             value = value[None]
         return gather_axis(value, self.kept, -1, -2)

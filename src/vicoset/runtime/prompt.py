@@ -24,7 +24,8 @@ from vicoset.runtime.caches import check_cache, gather_cache, is_static
 from vicoset.runtime.compact import Compacted, Watch, compact, extend
 from vicoset.runtime.gather import Kept, gather_axis
 from vicoset.runtime.kwargs import Rewriter
-from vicoset.runtime.record_time import stopwatch
+from vicoset.runtime.packed import Packing
+from vicoset.runtime.record_time import Laps
 from vicoset.runtime.scenes import (
     Block,
     Origin,
@@ -88,6 +89,7 @@ class PromptForward:
     plan: Plan
     keep: Keep
     prefix: str
+    packing: Packing | None
     settings: Settings
     force: bool
     watch: Watch | None
@@ -205,7 +207,7 @@ class PromptForward:
             return done.apply(states, prompt.grown)
         stage = self.boundaries[number]
         check_cache(prompt.cache, self.prefix)
-        stop = stopwatch(states.device)
+        laps = Laps(states.device)
         assert prompt.current is not None
         done = compact(
             stage,
@@ -213,7 +215,7 @@ class PromptForward:
             states,
             prompt.current,
             prompt.now,
-            self._scenes(prompt, stage, block, states, kwargs),
+            self._scenes(prompt, stage, block, states, kwargs, laps),
             self.force,
             self.watch,
             self.audit,
@@ -225,7 +227,8 @@ class PromptForward:
             gather_cache(prompt.cache, range(number), done.kept, states.shape[1])
         compacted = done.apply(states)
         checks.check_compacted(compacted, done, prompt.current)
-        done = done.timed(stop())
+        laps.lap("compaction")
+        done = done.timed(laps)
         prompt.done.append(done)
         prompt.now = list(done.layouts)
         prompt.current = (
@@ -238,7 +241,13 @@ class PromptForward:
         return compacted
 
     def _scenes(
-        self, prompt: Prompt, stage: Stage, block: nn.Module, states: Tensor, kwargs: dict[str, Any]
+        self,
+        prompt: Prompt,
+        stage: Stage,
+        block: nn.Module,
+        states: Tensor,
+        kwargs: dict[str, Any],
+        laps: Laps,
     ) -> Callable[[int, Layout], Scene]:
         """What a stage sees of a row: its own block by a dry run, those before as they ran."""
         current = None
@@ -259,7 +268,7 @@ class PromptForward:
             present = ranks[row]
             assert present is not None
             made = scene_of(stage, *mine, row, sample, reads, self.settings, origin, present)
-            return made if self.audit != "none" else dataclasses.replace(made, audited=False)
+            return dataclasses.replace(made, audited=self.audit != "none", lap=laps.lap)
 
         return scene
 
@@ -270,7 +279,12 @@ class PromptForward:
         prompt.kept = local if prompt.kept is None else local.after(prompt.kept)
         flash = "flash" in str(self.decoder.config._attn_implementation)
         prompt.rewriter = Rewriter(
-            prompt.kept, prompt.length, self.decoder.config, flash, is_static(prompt.cache)
+            prompt.kept,
+            prompt.length,
+            self.decoder.config,
+            flash,
+            is_static(prompt.cache),
+            self.packing,
         )
 
     def _dry_run(self, block: nn.Module, states: Tensor, kwargs: dict[str, Any]) -> Seen:

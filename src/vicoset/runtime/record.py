@@ -69,6 +69,9 @@ class StageRecord:
         positions: [axes, K] multimodal position of each kept token.
         realised: where every token went; None unless the run audits in full.
         seconds: gives the time that the stage took; None where nobody looked at the clock.
+        parts: gives the times of its parts: "message" (reading the block and its messages),
+            "selection", "transport" (realising) and "compaction" (gathering), of all rows of the
+            batch.
     """
 
     boundary: int
@@ -84,6 +87,7 @@ class StageRecord:
     positions: Tensor | None = None
     realised: Realised | None = None
     seconds: Callable[[], float] | None = None
+    parts: Callable[[], Mapping[str, float]] | None = None
 
     def number(self, name: str) -> float | None:
         """A number of the evidence, None when this method does not measure it."""
@@ -125,6 +129,7 @@ class Record:
         pictures: the images, in order.
         cache: what the prompt takes in it; None without one.
         request: what was asked for.
+        prompt: 16 hex digits of the row's token ids, padding not counted.
     """
 
     plan: str
@@ -146,6 +151,7 @@ class Record:
     pictures: tuple[ImageRecord, ...] = ()
     cache: CacheRecord | None = None
     request: Request | None = None
+    prompt: str = ""
 
     def to_json(self, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The record as ``docs/records.md`` describes it; ``about`` is added as it is."""
@@ -178,7 +184,7 @@ class Record:
         text = f"{self.plan}: visual {self.tokens} -> {self.kept}"
         text += f" ({self.kept / self.tokens:.1%} kept), work {self.work_share:.1%}"
         if self.full_kv_bytes:
-            text += f", prompt KV {_bytes(self.full_kv_bytes)} -> {_bytes(self.kv_bytes)}"
+            text += f", prompt KV {as_bytes(self.full_kv_bytes)} -> {as_bytes(self.kv_bytes)}"
         if not self.stages:
             return text + ", identity"
         last = self.stages[-1]
@@ -233,7 +239,12 @@ def in_source_order(
     return tuple(stages)
 
 
-def _bytes(count: int) -> str:
+def as_bytes(count: int) -> str:
+    """A number of bytes as people read it.
+
+    Args:
+        count: of bytes.
+    """
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

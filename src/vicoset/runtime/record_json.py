@@ -74,6 +74,7 @@ def to_json(record: Record, extra: Mapping[str, Any] | None = None) -> dict[str,
         body |= {name: plain(value) for name, value in vars(request).items()}
     body |= {
         "digest": record.digest,
+        "prompt": record.prompt,
         "prefix": record.prefix,
         "positions": record.positions,
         "attention": record.attention,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +62,20 @@ def records_of(engine: Engine, prompt: Prompt) -> list[Record]:
                 else images_of(layout, places_of(layout, attended[row])),
                 cache=cache,
                 request=engine.request,
+                prompt=digest_of_ids(prompt.ids[row, :end].cpu()[attended[row]]),
             )
         )
     return found
+
+
+def digest_of_ids(ids: Tensor) -> str:
+    """16 hex digits of a row's token ids.
+
+    Args:
+        ids: [L] on the CPU, padding taken out.
+    """
+    text = ",".join(map(str, ids.tolist()))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _stages(

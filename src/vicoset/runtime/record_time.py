@@ -1,38 +1,50 @@
-"""How long a stage took, without making a GPU wait."""
+"""How long a stage and its parts took, without making a GPU wait."""
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 
-def stopwatch(device: torch.device) -> Callable[[], Callable[[], float]]:
-    """Starts now; the first call stops, and what it returns gives the seconds.
+class Laps:
+    """A clock that starts now; each lap ends a part of the work.
 
     On a GPU nothing waits: events are recorded, and read when the seconds are asked for.
     """
-    if device.type == "cuda":
-        event: Any = torch.cuda.Event
-        start, end = event(enable_timing=True), event(enable_timing=True)
-        start.record()
 
-        def stop() -> Callable[[], float]:
-            end.record()
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._marks: list[tuple[str, Any]] = [("", self._now())]
 
-            def seconds() -> float:
-                end.synchronize()
-                return float(start.elapsed_time(end)) / 1000
+    def lap(self, name: str) -> None:
+        """What happened since the lap before belongs to a part.
 
-            return seconds
+        Args:
+            name: of the part; a part may have several laps.
+        """
+        self._marks.append((name, self._now()))
 
-        return stop
-    begun = time.perf_counter()
+    def parts(self) -> dict[str, float]:
+        """Seconds by part, in the order of their first laps."""
+        if self._cuda:
+            self._marks[-1][1].synchronize()
+        found: dict[str, float] = {}
+        for (_, before), (name, after) in itertools.pairwise(self._marks):
+            spent = before.elapsed_time(after) / 1000 if self._cuda else after - before
+            found[name] = found.get(name, 0.0) + spent
+        return found
 
-    def stopped() -> Callable[[], float]:
-        spent = time.perf_counter() - begun
-        return lambda: spent
+    def total(self) -> float:
+        """Seconds of all laps."""
+        return sum(self.parts().values())
 
-    return stopped
+    def _now(self) -> Any:
+        if not self._cuda:
+            return time.perf_counter()
+        kind: Any = torch.cuda.Event
+        event = kind(enable_timing=True)
+        event.record()
+        return event

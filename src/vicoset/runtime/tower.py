@@ -7,7 +7,6 @@ the projector's input. Nothing runs a second time; what a method never asks for 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,7 +19,9 @@ from vicoset.models import towers
 from vicoset.models.layout import Layout, PromptInputs
 from vicoset.runtime.tap import Seen, Tap
 
-SCORES = 1 << 24  # elements of the largest temporary of the streamed attention, 64 MiB in float32
+# Elements of the largest temporary of the streamed attention: what stays in a CPU's cache, and
+# enough to keep an accelerator busy.
+SCORES, SCORES_OF_ACCELERATORS = 1 << 19, 1 << 24
 
 
 class TowerWatch:
@@ -108,6 +109,7 @@ class Caught:
         attention: what the attention was called with, once or segment by segment.
         states: raster: [patches, dz] in the tower's order; square: [pieces, 1 + P, dz].
         edges: cumulative segment lengths of a raster tower.
+        made: what was computed of it, by name; whoever reads the same forward again finds it.
     """
 
     def __init__(self, facts: towers.TowerFacts, grids: Tensor | None) -> None:
@@ -115,6 +117,30 @@ class Caught:
         self.attention: list[Seen] = []
         self.states: Tensor | None = None
         self.edges: Tensor | None = None
+        self.made: dict[str, Tensor] = {}
+
+
+def borrow(model: Any, watch: TowerWatch | None) -> None:
+    """Lend a watch to the contexts of a model; None takes it back.
+
+    Args:
+        model: a stock model.
+        watch: that outlives them.
+    """
+    if watch is None:
+        model.__dict__.pop("_vicoset_tower", None)
+    else:
+        model.__dict__["_vicoset_tower"] = watch
+
+
+def watch_of(model: Any) -> TowerWatch:
+    """The watch that somebody lends, or one of its own.
+
+    Args:
+        model: a stock model.
+    """
+    lent: TowerWatch | None = model.__dict__.get("_vicoset_tower")
+    return TowerWatch(model) if lent is None else lent
 
 
 class Batch:
@@ -180,31 +206,48 @@ class Batch:
             rows("features"), rows("keys"), rows("received"), cls, cls_feature, self.facts.project
         )
 
-    @cached_property
+    @property
     def features(self) -> Tensor:
         """z, [tokens, dz]."""
+        return self._once("features", self._features)
+
+    @property
+    def keys(self) -> Tensor:
+        """[tokens, dk], mean over heads (and patches)."""
+        return self._once("keys", self._keys)
+
+    @property
+    def received(self) -> Tensor:
+        """[tokens], mean over heads, sum over queries."""
+        return self._once("received", self._received)
+
+    @property
+    def cls(self) -> Tensor:
+        """[tokens], the class token's attention, mean over heads."""
+        return self._once("cls", self._cls)
+
+    def _once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        if name not in self.caught.made:
+            self.caught.made[name] = make()
+        return self.caught.made[name]
+
+    def _features(self) -> Tensor:
         assert self.caught.states is not None
         return self._grouped(self.caught.states)
 
-    @cached_property
-    def keys(self) -> Tensor:
-        """[tokens, dk], mean over heads (and patches)."""
+    def _keys(self) -> Tensor:
         parts = [self._lifted(seen.keys) for seen in self.caught.attention]
         if not self.facts.raster:
             return self._grouped(torch.cat(parts).mean(1))
         return self._grouped(torch.cat([part[0].mean(0) for part in parts]))
 
-    @cached_property
-    def received(self) -> Tensor:
-        """[tokens], mean over heads, sum over queries."""
+    def _received(self) -> Tensor:
         found = [received(*pair) for pair in self._segments()]
         if not self.facts.raster:
             return self._grouped(torch.stack(found)[..., None])[:, 0]
         return self._grouped(torch.cat(found)[:, None])[:, 0]
 
-    @cached_property
-    def cls(self) -> Tensor:
-        """[tokens], the class token's attention, mean over heads."""
+    def _cls(self) -> Tensor:
         rows = []
         for queries, keys, scaling in self._segments():
             scores = (self._lifted(queries[:, :1]) @ self._lifted(keys).mT) * scaling
@@ -248,7 +291,7 @@ class Batch:
 def received(queries: Tensor, keys: Tensor, scaling: float) -> Tensor:
     """[T]: softmax attention that each key receives, mean over heads, sum over queries.
 
-    Streamed over queries: the largest temporary has ``SCORES`` elements, never [T, T].
+    Streamed over queries: the largest temporary is a few of its rows, never [T, T].
 
     Args:
         queries: [H, T, dh].
@@ -256,10 +299,10 @@ def received(queries: Tensor, keys: Tensor, scaling: float) -> Tensor:
         scaling: factor on the scores.
     """
     heads, tokens = keys.shape[:2]
-    step = max(1, SCORES // tokens)
+    step = max(1, (SCORES if keys.device.type == "cpu" else SCORES_OF_ACCELERATORS) // tokens)
     total = torch.zeros(tokens, dtype=checks.compute_dtype(keys.dtype), device=keys.device)
     for head in range(heads):
         columns = checks.lift(keys[head].detach(), "keys").mT
         for part in torch.split(checks.lift(queries[head].detach(), "queries"), step):
-            total += ((part @ columns) * scaling).softmax(-1).sum(0)
+            total += (part @ columns).mul_(scaling).softmax(-1).sum(0)
     return total / heads

@@ -1,64 +1,45 @@
-"""A colour for every cluster, such that neighbouring clusters differ."""
+"""Colours that say where on the page a carrier lies."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-
 import numpy as np
+from numpy.typing import NDArray
 
-from vicoset.view.cells import Ints
+from vicoset.view.cells import Floats, Ints
 
 Colour = tuple[int, int, int]
 
-# Ten hues of similar lightness that stay apart under a white veil.
-PALETTE: tuple[Colour, ...] = (
-    (31, 119, 180),
-    (255, 127, 14),
-    (44, 160, 44),
-    (214, 39, 40),
-    (148, 103, 189),
-    (23, 190, 207),
-    (227, 119, 194),
-    (188, 189, 34),
-    (140, 86, 75),
-    (0, 80, 90),
-)
+_PALEST, _STRONGEST = 0.35, 0.95  # saturation in the middle and at the edge
+_VALUE = 0.85  # of the strongest channel
 
 
-def colouring(clusters: Ints) -> dict[int, int]:
-    """The index into ``PALETTE`` of every cluster of a page.
+def by_place(cells: Floats) -> Ints:
+    """The colour [N, 3] of every cell: the hue is its direction from the middle of the page.
 
-    Clusters are coloured from the largest to the smallest; each gets the colour that shares the
-    shortest border with it already, of these the one used least so far.
+    Neighbours have nearly the same colour and opposite sides opposite ones, so a token that went
+    to a carrier far away stands out. Colours are paler towards the middle.
 
     Args:
-        clusters: [height, width] number of the cluster at every pixel, -1 for none.
+        cells: [N, 4] (left, top, right, bottom) in [0, 1].
     """
-    borders = _borders(clusters)
-    names, sizes = np.unique(clusters[clusters >= 0], return_counts=True)
-    order = sorted(zip(names.tolist(), sizes.tolist(), strict=True), key=lambda x: (-x[1], x[0]))
-    chosen: dict[int, int] = {}
-    used: Counter[int] = Counter()
-    for name, _ in order:
-        shared: Counter[int] = Counter()
-        for other, length in borders[name].items():
-            if other in chosen:
-                shared[chosen[other]] += length
-        best = min(range(len(PALETTE)), key=lambda ink: (shared[ink], used[ink], ink))
-        chosen[name] = best
-        used[best] += 1
-    return chosen
+    across = (cells[:, 0] + cells[:, 2]) / 2 - 0.5
+    down = (cells[:, 1] + cells[:, 3]) / 2 - 0.5
+    hue = np.arctan2(down, across) / (2 * np.pi) % 1.0
+    far = np.hypot(across, down).clip(0.0, 0.5) * 2
+    saturation = _PALEST + (_STRONGEST - _PALEST) * far
+    steps = np.array([5.0, 3.0, 1.0]) + 6 * hue[:, None]  # the hexagon of hues, a channel a column
+    ramp = np.minimum(steps % 6, 4 - steps % 6).clip(0.0, 1.0)
+    shown: Ints = (255 * _VALUE * (1 - saturation[:, None] * ramp)).round().astype(np.int64)
+    return shown
 
 
-def _borders(clusters: Ints) -> dict[int, Counter[int]]:
-    """Cluster -> neighbouring cluster -> pixels of their common border."""
-    found: dict[int, Counter[int]] = defaultdict(Counter)
-    sides = ((clusters[:, :-1], clusters[:, 1:]), (clusters[:-1], clusters[1:]))
-    for one, other in sides:
-        touching = (one != other) & (one >= 0) & (other >= 0)
-        pairs = np.stack([one[touching], other[touching]], 1)
-        unique, counts = np.unique(pairs, axis=0, return_counts=True)
-        for (a, b), count in zip(unique.tolist(), counts.tolist(), strict=True):
-            found[a][b] += count
-            found[b][a] += count
+def borders(clusters: Ints) -> NDArray[np.bool_]:
+    """The pixels [height, width] where a cluster begins, seen from the left and from above.
+
+    Args:
+        clusters: [height, width] number of the cluster at every pixel.
+    """
+    found = np.zeros(clusters.shape, np.bool_)
+    found[:, 1:] = clusters[:, 1:] != clusters[:, :-1]
+    found[1:] |= clusters[1:] != clusters[:-1]
     return found

@@ -11,16 +11,19 @@ from PIL import Image, ImageDraw
 
 from vicoset.errors import MethodError, ShapeError
 from vicoset.view.cells import Ints, labels, pixels
-from vicoset.view.colours import PALETTE, Colour, colouring
+from vicoset.view.colours import Colour, borders, by_place
 from vicoset.view.support import Support
 
-WIDTH = 432  # pixels of a panel: twelve for each of 36 cells
+WIDTH = 504  # pixels of a panel: fourteen for each of 36 cells
 KEPT: Colour = (200, 30, 60)
-EVIDENCE: Colour = (20, 110, 200)
+EVIDENCE: Colour = (10, 100, 220)
+LOST: Colour = (255, 140, 0)
 _FADE = 0.7  # how far a discarded cell goes towards white
-_VEIL = 0.45  # the same, under colours
+_VEIL = 0.25  # the same, under colours
 _TINT = 0.5  # how much of a cluster's colour lies over its cells
+_LINE = 0.6  # how white the line between two clusters is
 _LEAST = 1.5  # radius in pixels of the lightest carrier
+_ROOM = 2  # pixels between what is marked and its outline
 
 Frame = tuple[float, float, float, float]
 Page = NDArray[np.uint8]
@@ -52,10 +55,11 @@ def support_map(
 def cluster_map(
     image: Image.Image, support: Support, *, frame: Frame | None = None, width: int = WIDTH
 ) -> Image.Image:
-    """Every token in the colour of its carrier, and a disc on each carrier.
+    """Every token in the colour of its carrier's place, and a disc on each carrier.
 
-    The area of a disc follows the mass that moved into its carrier (the number of its tokens,
-    where no mass was recorded). Deleted tokens stay dimmed, without colour.
+    Near carriers have near colours (:func:`vicoset.view.colours.by_place`) and a line lies between
+    any two clusters. The area of a disc follows the mass that moved into its carrier (the number of
+    its tokens, where no mass was recorded). Deleted tokens stay grey.
 
     Args:
         image: what the model was shown.
@@ -70,14 +74,14 @@ def cluster_map(
         )
     page, rectangles = _laid_out(image, support, frame, width)
     clusters = labels(rectangles, (page.shape[1], page.shape[0]), support.carrier)
-    colours = colouring(clusters)
-    shown = _faded(page, grey=True)
-    names, where = np.unique(clusters, return_inverse=True)
-    inks = np.array([PALETTE[colours[name]] if name >= 0 else (255, 255, 255) for name in names])
-    tint = np.where(names >= 0, _TINT, 0.0)[where.reshape(clusters.shape)][..., None]
-    coloured = shown * (1 - tint) + inks[where.reshape(clusters.shape)] * tint
-    picture = Image.fromarray(coloured.round().astype(np.uint8))
-    _discs(picture, support, rectangles, colours)
+    inks = by_place(support.cells)
+    alive = clusters >= 0
+    shown = _faded(page, grey=True).astype(np.float64)
+    shown[alive] = shown[alive] * (1 - _TINT) + inks[clusters[alive]] * _TINT
+    lines = borders(clusters)
+    shown[lines] = shown[lines] * (1 - _LINE) + 255 * _LINE
+    picture = Image.fromarray(shown.round().astype(np.uint8))
+    _discs(picture, support, rectangles, inks)
     return picture
 
 
@@ -85,6 +89,7 @@ def marked(
     image: Image.Image,
     rectangles: Iterable[tuple[float, float, float, float]],
     *,
+    found: Iterable[bool] | None = None,
     width: int = WIDTH,
     size: tuple[int, int] | None = None,
 ) -> Image.Image:
@@ -93,6 +98,8 @@ def marked(
     Args:
         image: any, also one that was drawn here.
         rectangles: (left, top, right, bottom) in pixels.
+        found: whether each of them still has a carrier; those that have none are outlined in
+            another colour.
         width: of the picture in pixels.
         size: (width, height) of the image whose pixels the rectangles count; this one's by default.
     """
@@ -100,15 +107,16 @@ def marked(
     across, down = size or image.size
     scale = np.array([picture.width / across, picture.height / down] * 2)
     pen = ImageDraw.Draw(picture)
-    for rectangle in rectangles:
+    wanted = list(rectangles)
+    inks = [EVIDENCE if here else LOST for here in found or [True] * len(wanted)]
+    for rectangle, ink in zip(wanted, inks, strict=True):
         left, top, right, bottom = (np.array(rectangle) * scale).round().astype(int).tolist()
-        pen.rectangle((left - 1, top - 1, right, bottom), outline=EVIDENCE, width=2)
+        outline = (left - _ROOM, top - _ROOM, right + _ROOM - 1, bottom + _ROOM - 1)
+        pen.rectangle(outline, outline=ink, width=2)
     return picture
 
 
-def _discs(
-    picture: Image.Image, support: Support, rectangles: Ints, colours: dict[int, int]
-) -> None:
+def _discs(picture: Image.Image, support: Support, rectangles: Ints, inks: Ints) -> None:
     assert support.carrier is not None
     mass = np.ones(support.tokens) if support.mass is None else support.mass
     alive = support.carrier >= 0
@@ -123,7 +131,7 @@ def _discs(
         most = 0.8 * min(right - left, bottom - top)
         radius = max(most * math.sqrt(max(totals[token], 0.0) / top_mass), _LEAST)
         x, y = (left + right) / 2 * fine, (top + bottom) / 2 * fine
-        ink = tuple(channel * 11 // 20 for channel in PALETTE[colours.get(token, 0)])
+        ink = tuple((inks[token] // 2).tolist())
         reach = radius * fine
         pen.ellipse(
             (x - reach, y - reach, x + reach, y + reach),

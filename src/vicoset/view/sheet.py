@@ -16,8 +16,9 @@ INK = (28, 32, 38)
 QUIET = (88, 96, 105)
 EDGE = (200, 205, 210)
 MARGIN = 20
-_TITLE, _TEXT, _HEAD = 17, 14, 19
+_SIZES = 19, 17, 14  # of a heading, a title and a line of text
 _LEADING = 1.35
+_READABLE = 1550  # pixels; wider pages have larger letters, since they are looked at from afar
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +69,10 @@ def sheet(
     rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
     widths = [max(row[i].image.width for row in rows if i < len(row)) for i in range(columns)]
     inner = sum(widths) + MARGIN * (columns - 1)
-    head, foot = _text(heading, _HEAD, INK, inner), _text(footing, _TEXT, QUIET, inner)
-    titles = [[_text([p.title], _TITLE, INK, p.image.width) for p in row] for row in rows]
-    notes = [[_text(p.lines, _TEXT, QUIET, p.image.width) for p in row] for row in rows]
+    large, middling, small = (round(size * max(inner / _READABLE, 1)) for size in _SIZES)
+    head, foot = _text(heading, large, INK, inner), _text(footing, small, QUIET, inner)
+    titles = [[_text([p.title], middling, INK, p.image.width) for p in row] for row in rows]
+    notes = [[_text(p.lines, small, QUIET, p.image.width) for p in row] for row in rows]
     above = [max(text.height for text in row) + 4 for row in titles]
     middle = [max(p.image.height for p in row) + 6 for row in rows]
     below = [max(text.height for text in row) for row in notes]

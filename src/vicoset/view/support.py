@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,27 @@ class Support:
     def tokens(self) -> int:
         """N."""
         return len(self.kept)
+
+    def shows(
+        self,
+        rectangles: Sequence[tuple[float, float, float, float]],
+        frame: tuple[float, float, float, float],
+    ) -> list[bool]:
+        """Whether a kept token's own cell holds the middle of each rectangle.
+
+        Args:
+            rectangles: (left, top, right, bottom) in pixels, such as the evidence of an answer.
+            frame: the part of the image that the tokens cover, in its pixels.
+        """
+        left, top, right, bottom = frame
+        mine = self.cells[self.kept]
+        found = []
+        for a, b, c, d in rectangles:
+            x = ((a + c) / 2 - left) / (right - left)
+            y = ((b + d) / 2 - top) / (bottom - top)
+            across = (mine[:, 0] <= x) & (x < mine[:, 2])
+            found.append(bool((across & (mine[:, 1] <= y) & (y < mine[:, 3])).any()))
+        return found
 
     @classmethod
     def of(

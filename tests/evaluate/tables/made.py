@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from vicoset.evaluate.fingerprint import digest_of
 from vicoset.evaluate.folder import Folder, create, line_of
 from vicoset.evaluate.sample import RunInfo
 from vicoset.evaluate.shards import Shard
+from vicoset.evaluate.tables.lineup import costed
 from vicoset.evaluate.task import Item
 from vicoset.plan import plan_named, work
 
@@ -40,12 +41,14 @@ def run(
     version: str = "",
     shards: int = 1,
     backwards: bool = False,
+    seconds: Callable[[int], dict[str, float]] | None = None,
+    process: str = "",
 ) -> Folder:
     """A complete run; an answer is right with a chance that all runs draw alike for a question."""
     full = plan == FULL
     asked = {"plan": plan, "keep": "" if full else str(keep), "seed": seed}
     identity = {"model": model, "version": version, **asked}
-    stages = () if full else plan_named(plan, DEPTH).stages
+    stages = () if full else plan_named(costed(plan), DEPTH).stages
     aware = any(stage.selector.query_aware for stage in stages)
     info = RunInfo(
         run_id=digest_of(identity),
@@ -68,7 +71,9 @@ def run(
     for index, item in enumerate(items):
         right = bool(dice.random() < chance)
         raw = say(item, right) if say else str(item.references["answer"]) if right else "nothing"
-        entries.append(_entry(task, item, index, raw, boundaries, keep, full))
+        made = _entry(task, item, index, raw, boundaries, keep, full)
+        told = {} if seconds is None else {"seconds": seconds(index), "process": process}
+        entries.append(replace(made, **told))
     entries = entries[::-1] if backwards else entries
     for number in range(1, shards + 1):
         shard = Shard(number, shards)

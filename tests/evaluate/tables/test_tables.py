@@ -19,7 +19,7 @@ from vicoset.evaluate.tables.comparison import Comparison
 from vicoset.evaluate.tables.equal import budget, equal_work, targets
 from vicoset.evaluate.tables.factorial import factorial_effects
 from vicoset.evaluate.tables.fixed import fixed_k
-from vicoset.evaluate.tables.lineup import lineup
+from vicoset.evaluate.tables.lineup import ALWAYS, lineup
 from vicoset.evaluate.tables.pathway import ends, message_pathway
 from vicoset.evaluate.tables.records import Key
 from vicoset.evaluate.tables.table import Cell, Column, Row, Table
@@ -200,6 +200,11 @@ def test_factorial_names_the_cells_that_are_missing(tmp_path):
     items = made.drawn(TASKS[0], 2)
     made.run(tmp_path, TASKS[0], items)
     for plan in cells[:-1]:
+        made.run(tmp_path, TASKS[0], items, plan, 64)
+    (shown,) = factorial_effects(find(tmp_path), options=FEW)
+    missing = [r.values["plan"] for r in shown.rows if r.command]
+    assert missing == [cells[-1], *ALWAYS]  # the controls are rows of this table too
+    for plan in ALWAYS:
         made.run(tmp_path, TASKS[0], items, plan, 64)
     (shown,) = factorial_effects(find(tmp_path), options=FEW)
     assert [r.values["plan"] for r in shown.rows if r.command] == [cells[-1]]

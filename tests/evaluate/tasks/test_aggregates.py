@@ -53,7 +53,7 @@ def mme_by_hand(found: Answered, cognition: bool | None) -> float:
         pairs[item.stratum][item.unit_id].append(scored.score)
     total = 0.0
     for category in sorted(pairs):
-        if cognition is None or (category in data.COGNITION) == cognition:
+        if cognition is None or (category[3:] in data.COGNITION) == cognition:
             points = [100 * np.mean(s) + 100 * (sum(s) == 2) for s in pairs[category].values()]
             total += sum(points) / len(points)
     return total

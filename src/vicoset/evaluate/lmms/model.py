@@ -26,7 +26,7 @@ from vicoset.evaluate.shards import Shard
 JOURNAL = "vicoset-journal"
 _ARGUMENTS = (
     *("pretrained", "plan", "keep", "seed", "prefix", "dtype", "attention", "journal", "repair"),
-    *("max_new_tokens", "allow_uncertified", "support", "evidence", "name"),
+    *("max_new_tokens", "allow_uncertified", "support", "evidence", "name", "square"),
 )
 
 
@@ -54,6 +54,7 @@ class Vicoset(lmms):  # type: ignore[misc]
         support: bool = False,
         evidence: bool = False,
         name: str | None = None,
+        square: int | str | None = None,
         batch_size: int | str = 1,
         device: str | None = None,
         max_batch_size: int | None = None,
@@ -76,6 +77,7 @@ class Vicoset(lmms):  # type: ignore[misc]
             support: store the kept indices.
             evidence: store what the methods measured.
             name: of the model, for tables.
+            square: pixels of both sides of every image.
             batch_size: lmms-eval's.
             device: lmms-eval's; torchrun's accelerator, or the first, or the CPU by default.
             max_batch_size: lmms-eval's; only a fixed size is known here.
@@ -95,6 +97,7 @@ class Vicoset(lmms):  # type: ignore[misc]
             allow_uncertified=allow_uncertified,
             support=support,
             evidence=evidence,
+            square=None if square is None else int(square),
         )
         self._device, self._repair = model.device, repair
         self._batch, self._limit = int(batch_size), int(max_new_tokens)
@@ -103,7 +106,8 @@ class Vicoset(lmms):  # type: ignore[misc]
         if self._journal is not None:
             directory = None if pretrained == TINY else pretrained
             files = Files(self._journal / "fingerprints.jsonl")
-            about = identity.of_model(model, processor, directory, files)
+            size = None if square is None else int(square)
+            about = identity.of_model(model, self._asked.processor, directory, files, size)
             facts = identity.run_facts(
                 about, {}, identity.of_method(self._method, prefix, None), self._batch
             )
@@ -185,7 +189,7 @@ class Vicoset(lmms):  # type: ignore[misc]
             return [_result(store.get(key)) for key in keys]
         if not asks:
             return []
-        chats = [ask.chat for ask in asks]
+        chats = [self._asked.sized(ask.chat) for ask in asks]
         inputs = self._asked.encode(chats)
         rows = self._method.answers(self._asked, lambda: chats, inputs, asks[0].limit)
         lines = []

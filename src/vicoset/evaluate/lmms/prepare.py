@@ -95,7 +95,7 @@ def lmms_tasks() -> Path:
     except PackageNotFoundError:
         raise UnsupportedError(
             "lmms-eval is not installed here, and a prepared task includes the one it ships; "
-            "docs/lmms-eval.md says how to install it without a CUDA build of torchvision."
+            "docs/evaluation.md says how to install it without a CUDA build of torchvision."
         ) from None
     if not found.startswith(_RELEASES):
         raise UnsupportedError(

@@ -90,18 +90,32 @@ class UnitSums:
             seed: together with the task's name and the number of units it fixes every draw.
             stratified: whether strata are kept apart in the result.
         """
+        matrix, copy = _distinct(self.values)
+        spans = self._spans()
+        for rows, counts in self.drawn(replicates, seed):
+            parts = [counts[:, low:high] @ matrix[low:high] for low, high in spans]
+            sums = np.stack(parts, -1)[:, copy]
+            yield rows, self._named(sums, stratified)
+
+    def drawn(self, replicates: int, seed: int) -> Iterator[tuple[slice, Floats]]:
+        """How often each unit is in bootstrap replicates, [b, U], block by block.
+
+        These are the draws of :meth:`resampled`, for statistics that are no function of sums.
+
+        Args:
+            replicates: B.
+            seed: as there.
+        """
         source = np.random.SeedSequence([seed, crc32(self.task.encode())])
         spans = [
             (np.random.default_rng(child), *span)
             for child, span in zip(source.spawn(len(self.strata)), self._spans(), strict=True)
         ]
-        matrix, copy = _distinct(self.values)
         block = max(1, DRAWS_AT_ONCE // self.units)
         for start in range(0, replicates, block):
             now = min(block, replicates - start)
-            parts = [_draw(rng, now, high - low) @ matrix[low:high] for rng, low, high in spans]
-            sums = np.stack(parts, -1)[:, copy]
-            yield slice(start, start + now), self._named(sums, stratified)
+            parts = [_draw(rng, now, high - low) for rng, low, high in spans]
+            yield slice(start, start + now), np.concatenate(parts, axis=1)
 
     def _spans(self) -> list[tuple[int, int]]:
         """First and last unit (exclusive) of every stratum."""

@@ -9,7 +9,7 @@ from vicoset.errors import PlanError, RunError, VicosetError
 from vicoset.evaluate.statistics import Estimate
 from vicoset.evaluate.tables import printed
 from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options, cell
-from vicoset.evaluate.tables.lineup import ALWAYS, GMC, costed, lineup
+from vicoset.evaluate.tables.lineup import ALWAYS, GMC, costed, lineup, noted
 from vicoset.evaluate.tables.records import FULL_KEY, Found, Key
 from vicoset.evaluate.tables.rows import COST, COSTS, METHOD, QUERY_AWARE, command, costs, described
 from vicoset.evaluate.tables.table import Column, Row, Table, Value
@@ -154,6 +154,7 @@ def equal_work(
         COSTS,
         QUERY_AWARE,
         *([f"No budget gives these plans a target's work: {', '.join(left)}."] if left else []),
+        *noted([key.plan for mine in rows_of.values() for key in mine], depth),
         *found.notes,
     ]
     columns = [

@@ -11,7 +11,16 @@ from vicoset.evaluate.statistics.factorial import factorial
 from vicoset.evaluate.tables import printed
 from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options, cell
 from vicoset.evaluate.tables.records import FULL_KEY, Found, Key
-from vicoset.evaluate.tables.rows import COST, COSTS, command, costs
+from vicoset.evaluate.tables.rows import (
+    COST,
+    COSTS,
+    METHOD,
+    QUERY_AWARE,
+    command,
+    controls,
+    costs,
+    described,
+)
 from vicoset.evaluate.tables.table import Column, Row, Table, Value
 from vicoset.methods import interventions
 
@@ -43,6 +52,7 @@ def factorial_effects(
             "run `python -m vicoset.evaluate study factorial`, which runs them all."
         )
     keys = [Key(p, k) for at, k in budgets for p in designs[at]]
+    keys += controls([k for _, k in budgets])
     both = Comparison.of(found, keys, tasks, options)
     cells = _cells(both, designs, budgets, factors)
     return [cells, *_effects(both, designs, budgets, factors, options)]
@@ -70,32 +80,35 @@ def _cells(
     macros = both.macro(retention=False)
     estimates = macros.estimates(LEVEL)
     rows = []
-    full: dict[str, Value] = {"plan": "full", "macro": macros.of(FULL_KEY.label)}
-    full |= {task: both.score(task).of(FULL_KEY.label) for task in both.tasks}
-    rows.append(Row({**full, **costs(both.found, FULL_KEY, both.tasks)}, reference=True))
+    scores = {task: both.score(task) for task in both.tasks}
+
+    def row(key: Key, group: str, values: dict[str, Value]) -> Row:
+        values = {"keep": key.keep, **described(both.found, key), **values}
+        if not both.has(key):
+            return Row(values, group, command(both.found, key, both.tasks))
+        values |= costs(both.found, key, both.tasks)
+        values |= {task: draws.of(key.label) for task, draws in scores.items()}
+        return Row(
+            {**values, "macro": cell(estimates[key.label])}, group, reference=key == FULL_KEY
+        )
+
+    rows.append(row(FULL_KEY, "", {}))
     for at, keep in budgets:
         for plan, levels in designs[at].items():
-            key = Key(plan, keep)
-            values: dict[str, Value] = {"keep": keep, "plan": plan}
-            values |= {
-                factor: "on" if on else "off" for factor, on in zip(factors, levels, strict=True)
-            }
-            group = f"{at} {keep}"
-            if not both.has(key):
-                rows.append(Row(values, group, command(both.found, key, both.tasks)))
-                continue
-            values |= costs(both.found, key, both.tasks)
-            values |= {task: both.score(task).of(key.label) for task in both.tasks}
-            rows.append(Row({**values, "macro": cell(estimates[key.label])}, group))
+            told = zip(factors, levels, strict=True)
+            switches: dict[str, Value] = {factor: "on" if on else "off" for factor, on in told}
+            rows.append(row(Key(plan, keep), f"{at} {keep}", switches))
+    rows += [row(key, f"controls {key.keep}", {}) for key in controls([k for _, k in budgets])]
     columns = [
         Column("keep", "K"),
-        Column("plan", "Plan", text=True),
+        *METHOD,
         *(Column(factor, factor, text=True) for factor in factors),
         *COST,
         *(Column(task, task, 2) for task in both.tasks),
         Column("macro", "Macro", 2),
     ]
-    notes = [both.note(), "Macro: equal-task mean, percent of the attainable.", COSTS]
+    macro = "Macro: equal-task mean, percent of the attainable."
+    notes = [both.note(), macro, COSTS, QUERY_AWARE, *both.found.notes]
     title = f"Cells of the design {', '.join(factors)}, {both.found.model}"
     return Table("factorial-cells", title, columns, rows, notes)
 

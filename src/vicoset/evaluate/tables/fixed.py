@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vicoset.errors import RunError
 from vicoset.evaluate.statistics import Estimate
 from vicoset.evaluate.tables import printed
 from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options, cell
-from vicoset.evaluate.tables.lineup import ALWAYS, GMC, lineup
+from vicoset.evaluate.tables.lineup import ALWAYS, GMC, lineup, noted
 from vicoset.evaluate.tables.records import FULL_KEY, Found, Key
 from vicoset.evaluate.tables.rows import COST, COSTS, METHOD, QUERY_AWARE, command, costs, described
 from vicoset.evaluate.tables.table import Cell, Column, Row, Table, Value
@@ -33,6 +34,7 @@ def fixed_k(
     """
     options = options or Options()
     keys = [key for key in found.runs if key != FULL_KEY]
+    _check_reference(options.reference, keys, found)
     both = Comparison.of(found, keys, tasks, options)
     counts = sorted({int(key.keep) for key in keys if key.keep.isdecimal()}, reverse=True)
     others = sorted({key.keep for key in keys if not key.keep.isdecimal()}, reverse=True)
@@ -64,12 +66,23 @@ def fixed_k(
         COSTS,
         QUERY_AWARE,
         *columns.notes,
+        *noted([key.plan for key in keys], found.depth),
         *found.notes,
     ]
     title = f"Fixed final budgets, {found.model}"
     made = [Table(name, title, columns.all(options.reference), rows, notes)]
     family = _family(both, budgets)
     return [*made, family] if family is not None else made
+
+
+def _check_reference(reference: str, keys: Sequence[Key], found: Found) -> None:
+    """Refuse a plan to compare with that was not run; the usual one may be missing."""
+    plans = sorted({key.plan for key in keys})
+    if reference not in plans and reference != Options.reference:
+        raise RunError(
+            f"{found.out} holds no run of the reference {reference!r}; allowed are "
+            f"{', '.join(plans)}. Run it, or name another --reference."
+        )
 
 
 def _keys(found: Found, keys: Sequence[Key], keep: str) -> list[Key]:

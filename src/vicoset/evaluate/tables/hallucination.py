@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vicoset.errors import RunError
+from vicoset.evaluate.statistics import Estimate, holm
 from vicoset.evaluate.statistics.draws import Draws
 from vicoset.evaluate.tables import printed
 from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options, cell
@@ -52,13 +53,15 @@ def hallucination(
     numbers = {n: both.score(t, m) for n, (t, m, _) in NUMBERS.items() if t in there}
     model = printed.setting(found, options.paper)
     budgets = sorted({int(key.keep) for key in keys}, reverse=True)
-    rows = [_row(both, FULL_KEY, numbers, model)]
+    made = {name: draws.estimates(LEVEL) for name, draws in numbers.items()}
+    means = both.macro(retention=True).estimates(LEVEL) if both.rising and both.retains else {}
+    rows = [_row(both, FULL_KEY, made, means, model)]
     for keep in map(str, budgets):
         order = [one.plan for one in lineup(found.depth)]
         plans = dict.fromkeys([*order, *(key.plan for key in keys), *ALWAYS])
         shown = [Key(plan, keep) for plan in plans]
         rows += [
-            _row(both, key, numbers, model)
+            _row(both, key, made, means, model)
             for key in shown
             if both.has(key) or key.plan in (*GMC, *ALWAYS)
         ]
@@ -68,6 +71,8 @@ def hallucination(
         if model is not None and NUMBERS[name][2]:
             columns.append(Column(PAPER + name, f"{TITLES.get(name, name)} (paper)", 2))
     columns.append(Column("average", "Mean retention", 2))
+    if model is not None:
+        columns.append(Column(PAPER + "average", "Mean retention (paper)", 2))
     notes = [
         both.note(),
         "CHAIRs and CHAIRi: lower is better. Mean retention: over those where more is better, "
@@ -81,31 +86,37 @@ def hallucination(
     return [table] if family is None else [table, family]
 
 
-def _row(both: Comparison, key: Key, numbers: dict[str, Draws], model: str | None) -> Row:
+def _row(
+    both: Comparison,
+    key: Key,
+    numbers: dict[str, dict[str, Estimate]],
+    means: dict[str, Estimate],
+    model: str | None,
+) -> Row:
     values: dict[str, Value] = {"keep": key.keep, **described(both.found, key)}
     if not both.has(key):
         return Row(values, key.keep, command(both.found, key, both.tasks))
     values |= costs(both.found, key, both.tasks)
-    for name, draws in numbers.items():
-        values[name] = cell(draws.estimates(LEVEL)[key.label])
+    for name, found in numbers.items():
+        values[name] = cell(found[key.label])
         if model is not None and NUMBERS[name][2]:
             values[PAPER + name] = printed.number("hallucination", NUMBERS[name][2], model, key)
-    if both.rising and both.retains:
-        values["average"] = cell(both.macro(retention=True).estimates(LEVEL)[key.label])
+    if means:
+        values["average"] = cell(means[key.label])
+    if model is not None:
+        values[PAPER + "average"] = printed.number("hallucination", "average", model, key)
     return Row(values, key.keep, reference=key == FULL_KEY)
 
 
 def _family(both: Comparison, numbers: dict[str, Draws], keep: str) -> Table | None:
     """GMC-L16 minus every comparator on the endpoints; a family per comparator."""
     ours = Key(GMC[1], keep)
-    others = [Key(*label.split(" ")) for label in both.members if label.endswith(f" {keep}")]
-    others = [key for key in others if key.plan not in GMC]
+    there = [key for key in both.found.runs if key.keep == keep and key.plan not in GMC]
+    others = [key for key in there if both.has(key)]
     if not both.has(ours) or not others:
         return None
     rows = []
     for other in others:
-        from vicoset.evaluate.statistics import holm
-
         weights = {"d": {ours.label: 1.0, other.label: -1.0}}
         found = {
             name: numbers[name].combined(weights).estimates(LEVEL)["d"]

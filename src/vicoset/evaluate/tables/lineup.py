@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
-from vicoset.errors import PlanError
+from vicoset.errors import PlanError, VicosetError
 from vicoset.evaluate.entry import FULL
 from vicoset.methods import registry
 from vicoset.methods.base import About
@@ -88,6 +90,20 @@ def lineup(depth: int) -> list[Member]:
             names.append(written)
     members = [member(name, depth) for name in dict.fromkeys([*names, downsample.NAME])]
     return sorted(members, key=lambda one: (one.plan not in GMC, one.control))
+
+
+def noted(names: Iterable[str], depth: int) -> list[str]:
+    """What a reader should know of some plans, such as names that are layer averages.
+
+    Args:
+        names: of rows.
+        depth: L.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        with suppress(VicosetError):  # rows of other programs bear names of their own
+            found |= {f"{note}.": None for note in plan_named(name, depth).notes}
+    return list(found)
 
 
 def _title(name: str, plan: Plan) -> str:

@@ -12,7 +12,15 @@ from vicoset.evaluate.tables import printed
 from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options, cell
 from vicoset.evaluate.tables.factorial import DESIGN
 from vicoset.evaluate.tables.records import FULL_KEY, Found, Key
-from vicoset.evaluate.tables.rows import COST, COSTS, command, costs
+from vicoset.evaluate.tables.rows import (
+    COST,
+    COSTS,
+    QUERY_AWARE,
+    command,
+    controls,
+    costs,
+    described,
+)
 from vicoset.evaluate.tables.table import Column, Row, Table, Value
 from vicoset.methods import interventions
 
@@ -55,17 +63,20 @@ def message_pathway(
             "vicoset.evaluate study message-pathway`, which runs them."
         )
     keys = [Key(plan, str(k)) for plan in sorted(known) for k in keeps]
+    keys += controls([str(k) for k in keeps])
     both = Comparison.of(found, keys, tasks, options)
     columns = {task: both.percentage(task) for task in both.tasks}
     columns |= {MACRO: both.macro(retention=False)}
     model = printed.setting(found, options.paper)
-    rows = [_reference(both)]
+    beside = [FULL_KEY, *controls([str(k) for k in keeps])]
+    rows = [_score(both, key, columns) for key in beside]
     for at, (whole, none) in both_ends.items():
         rows += _rows(both, at, whole, none, keeps, columns, model)
     shown = [
         Column("at", "At", text=True),
         Column("keep", "K"),
         Column("what", "Effect", text=True),
+        Column("question", "Reads the question", text=True),
         *COST,
         *(Column(task, task, signed=True) for task in columns),
         *([Column("paper", "Macro (paper)", signed=True)] if model else []),
@@ -74,18 +85,25 @@ def message_pathway(
         both.note(),
         "Message path: current message, history and population weighting together, minus none of "
         "them, in points of the attainable; banks of appearance and space, assignment, positions "
-        "and budget are the same. The row of Full has its scores.",
+        "and budget are the same. The rows of Full and of the controls have their scores.",
         "Interactions: the effect at one budget minus that at another, in the same replicates.",
         COSTS,
+        QUERY_AWARE,
+        *found.notes,
     ]
     return [Table("message-pathway", f"Message pathway, {found.model}", shown, rows, notes)]
 
 
-def _reference(both: Comparison) -> Row:
-    values: dict[str, Value] = {"what": "score of Full", **costs(both.found, FULL_KEY, both.tasks)}
-    values |= {task: both.percentage(task).of(FULL_KEY.label) for task in both.tasks}
-    values[MACRO] = both.macro(retention=False).of(FULL_KEY.label)
-    return Row(values, reference=True)
+def _score(both: Comparison, key: Key, columns: Mapping[str, Draws]) -> Row:
+    """The scores of a row that effects are set beside."""
+    about = described(both.found, key)
+    values: dict[str, Value] = {"keep": key.keep, "what": f"score of {about['method']}"}
+    values["question"] = about["question"]
+    if not both.has(key):
+        return Row(values, "", command(both.found, key, both.tasks))
+    values |= costs(both.found, key, both.tasks)
+    values |= {name: draws.of(key.label) for name, draws in columns.items()}
+    return Row(values, reference=key == FULL_KEY)
 
 
 def _rows(
@@ -107,6 +125,7 @@ def _rows(
             continue
         there.append(keep)
         values |= costs(both.found, pair[0], both.tasks)
+        values["question"] = described(both.found, pair[0])["question"]
         weights = {"effect": {pair[0].label: 1.0, pair[1].label: -1.0}}
         for name, draws in columns.items():
             values[name] = cell(draws.combined(weights).estimates(LEVEL)["effect"])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vicoset.evaluate import paper
 from vicoset.evaluate.tables.records import Found, Key
 
-SETTINGS = {"Qwen2.5-VL-7B": 1296, "LLaVA-1.5-7B": 576}
+SETTINGS = {"Qwen2.5-VL-7B": (1296, 15876), "LLaVA-1.5-7B": (576,)}  # model -> N
 COLUMNS = {"hallusionbench": "hallusion", "chair": "chair_s"}  # where the CSVs have other names
 
 
@@ -22,12 +22,14 @@ def setting(found: Found, mode: str) -> str | None:
         return None
     bare = found.model.lower().replace("-instruct", "").replace("-hf", "")
     for name, tokens in SETTINGS.items():
-        if found.tokens == tokens and (mode == "always" or name.lower() in bare):
+        if found.tokens in tokens and (mode == "always" or name.lower() in bare):
             return name
     return None
 
 
-def number(table: str, column: str, model: str, key: Key, most: int | None = None) -> float | None:
+def number(
+    table: str, column: str, model: str, key: Key, tokens: int | None = None
+) -> float | None:
     """A printed number.
 
     Args:
@@ -35,11 +37,13 @@ def number(table: str, column: str, model: str, key: Key, most: int | None = Non
         column: of it; a task's name is translated.
         model: as the paper prints it.
         key: of our row; the paper writes N as Full's budget, or repeats Full for every budget.
-        most: N.
+        tokens: N, of a table with several; the first that fits otherwise.
     """
     rows = [
         r for r in paper.table(table) if r.get("model", model) == model and r["plan"] == key.plan
     ]
+    if tokens is not None:
+        rows = [row for row in rows if row["tokens"] == str(tokens)]
     if key.keep:
         rows = [row for row in rows if row["keep"] == key.keep]
     if not rows:

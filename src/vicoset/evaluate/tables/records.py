@@ -146,6 +146,7 @@ def find(
     tasks: Sequence[str] = (),
     model: str = "",
     chosen: Sequence[Folder] | None = None,
+    audited: bool = False,
 ) -> Found:
     """The runs of one model, incomplete ones left out and named.
 
@@ -154,9 +155,17 @@ def find(
         tasks: only these; all when empty.
         model: its name, where several models lie there.
         chosen: the runs themselves, where the caller knows which they are.
+        audited: take the plans' audited runs, not their plain ones.
     """
     there = list(chosen) if chosen is not None else folders(out)
+    known = sorted({one.task for one in there})
     there = [one for one in there if not tasks or one.task in tasks]
+    if not there:
+        raise RunError(
+            f"{out} holds no run of {', '.join(tasks)}; it has runs of {', '.join(known)}. Name "
+            "those, or leave --tasks out."
+        )
+    there = [one for one in there if is_full(one) or is_audited(one) == audited]
     names = sorted({str(one.facts["info"]["model"]) for one in there})
     if model:
         there = [one for one in there if one.facts["info"]["model"] == model]
@@ -181,6 +190,16 @@ def find(
     facts = {one.task: one.facts for one in whole}
     joined = {key: tuple(mine) for key, mine in runs.items()}
     return Found(os.fspath(out), model or names[0], joined, facts, tuple(notes))
+
+
+def is_full(one: Folder) -> bool:
+    """Whether a run is Full's."""
+    return bool(one.facts["info"]["plan"] == FULL)
+
+
+def is_audited(one: Folder) -> bool:
+    """Whether a run's requests were audited."""
+    return "audit" in one.facts.get("identity", {}).get("method", {})
 
 
 def _check_seeds(key: Key, runs: Sequence[RunSamples], out: str) -> None:

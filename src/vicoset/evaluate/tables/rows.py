@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vicoset.errors import PlanError, UnknownNameError
 from vicoset.evaluate.entry import FULL
-from vicoset.evaluate.tables.lineup import Member, member
+from vicoset.evaluate.tables.lineup import ALWAYS, Member, member
 from vicoset.evaluate.tables.records import Cost, Found, Key
 from vicoset.evaluate.tables.table import Column, Value
 
@@ -74,6 +74,16 @@ def costs(found: Found, key: Key, tasks: Sequence[str]) -> dict[str, Value]:
     return {"kept": cost.kept, "average": cost.average, "work": cost.work}
 
 
+def controls(keeps: Sequence[str]) -> list[Key]:
+    """The controls that stand beside every comparison, for each count of tokens.
+
+    Args:
+        keeps: budgets; only counts have the controls.
+    """
+    counts = [keep for keep in dict.fromkeys(keeps) if keep.isdecimal()]
+    return [Key(plan, keep) for keep in counts for plan in ALWAYS]
+
+
 def command(found: Found, key: Key, tasks: Sequence[str]) -> str:
     """What runs a row that is missing.
 
@@ -82,10 +92,19 @@ def command(found: Found, key: Key, tasks: Sequence[str]) -> str:
         key: of the row.
         tasks: by name.
     """
-    parts = ["run", "--model", found.model, "--tasks", ",".join(tasks), "--out", found.out]
+    told = [found.facts.get(task, {}).get("asked", {}) for task in tasks]
+    first = told[0] if told else {}
+    model = str(first.get("model", found.model))
+    parts = ["run", "--model", model, "--tasks", ",".join(tasks), "--out", found.out]
     parts += ["--methods", key.plan] + ([] if key.plan == FULL else ["--keeps", key.keep])
     for task in tasks:
         asked = found.facts.get(task, {}).get("identity", {}).get("task", {}).get("choices", {})
         if asked:
             parts += ["--choice", f"{task}=" + ",".join(f"{k}:{v}" for k, v in asked.items())]
+    for task, about in zip(tasks, told, strict=True):
+        parts += ["--data", f"{task}={about['data']}"] if about.get("data") else []
+    parts += ["--limit", str(first["limit"])] if first.get("limit") else []
+    parts += ["--prefix", first["prefix"]] if first.get("prefix", "gathered") != "gathered" else []
+    parts += ["--square", str(first["square"])] if first.get("square") else []
+    parts += ["--allow-uncertified"] if first.get("allow_uncertified") else []
     return f"{PROGRAM} {shlex.join(parts)}"

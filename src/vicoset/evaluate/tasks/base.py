@@ -37,6 +37,7 @@ class Benchmark:
         choices: what ``load`` takes beside the path: name to allowed values, the default first;
             an empty tuple allows anything.
         layout: where the data come from and what the files look like.
+        draws: whether it makes its own pictures and takes no path.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Benchmark:
     limit: int
     choices: Mapping[str, tuple[Any, ...]] = {}
     layout: str = ""
+    draws: bool = False
 
     def load(self, path: str | os.PathLike[str] | None, **choices: Any) -> Sequence[Item]:
         """The items, always in the same order.
@@ -56,7 +58,13 @@ class Benchmark:
             path: the data's directory or file; None for a task that draws its own.
             choices: as ``choices`` lists them.
         """
-        return distinct(self.name, self.items(path, **self.chosen(choices)))
+        chosen = self.chosen(choices)
+        if path is None and not self.draws:
+            raise UnreadableError(
+                f"{self.name} got no data; allowed is a local directory or file, in the layout of "
+                f"{self.layout}. Pass --data {self.name}=PATH."
+            )
+        return distinct(self.name, self.items(path, **chosen))
 
     def chosen(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All choices, the default where none is given.

@@ -25,6 +25,7 @@ class TinyBench(Benchmark):
     """
 
     name = "tinybench"
+    draws = True
     limit = _LIMIT
     parts: tuple[str, ...] = bench.TASKS
     choices: Mapping[str, tuple[Any, ...]] = {

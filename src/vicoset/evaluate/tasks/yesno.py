@@ -78,9 +78,14 @@ def _part(sums: Sums, perception: bool) -> Array:
 
 
 class MME(Benchmark):
-    """MME, perception and cognition (Fu et al., 2023): 14 categories, 200 points each."""
+    """MME, perception and cognition (Fu et al., 2023): 14 categories, 200 points each.
+
+    Strata carry the place at which their category first stands in the data, since the points of the
+    categories are added in that order, and a sum of rounded numbers depends on its order.
+    """
 
     name = "mme"
+    version = "2"
     limit = 16
     maximum = 2800.0
     stratified = True
@@ -97,9 +102,11 @@ class MME(Benchmark):
         """The questions, two to a picture and a pair."""
         rows = read_rows(path, "test", ("question_id", "question", "answer", "category"))
         seen: Counter[str] = Counter()
+        strata: dict[str, str] = {}
         found = []
         for place, row in enumerate(rows):
             pair = f"{row['category']}/{row['question_id']}"
+            strata.setdefault(row["category"], f"{len(strata) + 1:02d} {row['category']}")
             seen[pair] += 1
             gold = yes_or_no(self.name, f"row {place}", row["answer"])
             perception = row["category"] not in self.cognition
@@ -107,7 +114,7 @@ class MME(Benchmark):
                 Item(
                     sample_id=f"{pair}#{seen[pair]}",
                     unit_id=pair,
-                    stratum=row["category"],
+                    stratum=strata[row["category"]],
                     prompt=row["question"].strip().replace(_ASKS, "") + SHORT,
                     references={"answer": gold, "perception": perception},
                     limit=self.limit,

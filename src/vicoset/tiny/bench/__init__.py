@@ -9,6 +9,7 @@ from vicoset.tiny.bench.item import (
     Item,
     Resolution,
     items,
+    picture_items,
 )
 from vicoset.tiny.bench.score import correct, normalised
 from vicoset.tiny.scenes.compose import KINDS
@@ -25,4 +26,5 @@ __all__ = [
     "correct",
     "items",
     "normalised",
+    "picture_items",
 ]

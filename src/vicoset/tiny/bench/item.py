@@ -119,7 +119,8 @@ def items(
     found: list[Item] = []
     for number in range(images):
         for kind in kinds:
-            found += [i for i in _of_picture(model, kind, number, questions) if i.task in tasks]
+            here = picture_items(model, f"{kind}/{number:04d}", questions)
+            found += [item for item in here if item.task in tasks]
     return found
 
 
@@ -157,8 +158,15 @@ def pixels(model: str, unit_id: str) -> NDArray[np.uint8]:
     return found
 
 
-def _of_picture(model: str, kind: str, number: int, questions: int) -> list[Item]:
-    unit = f"{kind}/{number:04d}"
+def picture_items(model: str, unit: str, questions: int = QUESTIONS[0]) -> list[Item]:
+    """The items of one picture.
+
+    Args:
+        model: a key of ``RESOLUTIONS``.
+        unit: of the picture, such as "chart/0012".
+        questions: per task, as in :func:`items`.
+    """
+    kind = unit.split("/")[0]
     scene = scene_of(model, unit)
     digest = _digest(scene)
     found = []

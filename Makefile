@@ -16,7 +16,7 @@ MATRIX := .venv-matrix
 VERSIONS := $(shell cat tests/matrix/versions.txt)
 LMMS := .venv-lmms
 
-.PHONY: help venv test test-slow test-matrix test-lmms lint format bench demo docs-models docs-methods clean
+.PHONY: help venv test test-slow test-matrix test-lmms lint format bench demo docs-models docs-methods docs-tiny clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ demo: $(STAMP) ## ask the bundled model with all and with few visual tokens
 # Every certified family has to pass the contract first; a broken one leaves the page as it is.
 docs-models: $(STAMP) ## run the contract of the model families and write docs/models.md
 	HF_HUB_OFFLINE=1 $(BIN)/python -m docs.make_models
+
+docs-tiny: $(STAMP) ## write docs/tiny.md from what was collected of the training runs
+	$(BIN)/python -m docs.make_tiny
 
 docs-methods: $(STAMP) ## write docs/methods.md from what methods say of themselves
 	$(BIN)/python -m docs.make_methods

@@ -320,9 +320,9 @@ pictures differ by construction: the split is a hash of what is drawn.
 
 1. *signs*, *places*: the decoder reads pages that are given by what their cells show, a fixed
    random vector for each word. Three helps carry it over the plateau: linear probes that read off
-   the states before block 4 what belongs to a cell (the key of a digit, the tick of a bar, an object's
-   place), two heads (blocks 4 and 5) that point to the cell which a token is about, and in *places*
-   probes of where the two objects of a relation are.
+   the states before block 4 what belongs to a cell (the key of a digit, the tick of a bar, an
+   object's place), two heads (blocks 4 and 5) that point to the cell which a token is about, and in
+   *places* probes of where the two objects of a relation are.
 2. *tower*: the vision tower and its projector learn to give those vectors for drawn pictures.
 3. *objects*: the decoder goes on with such pages, mostly of objects, with the answers alone.
 4. *parts*, *whole*: everything goes on together, on small pictures and then on whole ones, with

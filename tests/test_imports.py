@@ -166,7 +166,7 @@ def test_checker_accepts(room: str, package: str, source: str) -> None:
         ("audit", "vicoset.audit", "from vicoset.models import base"),
         ("view", "vicoset.view", "from vicoset.evaluate import records"),
         ("bench", "vicoset.bench", "from vicoset.cli import main"),
-        ("tiny", "vicoset.tiny", "from vicoset.runtime import cache"),
+        ("tiny", "vicoset.tiny", "from vicoset.api import compress"),
         ("evaluate", "vicoset.evaluate", "from vicoset import compress"),
     ],
 )

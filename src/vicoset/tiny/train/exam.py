@@ -87,9 +87,9 @@ def answers(
         asked: the questions.
     """
     slots = [slot_of(Question(i.task, i.question, i.answer, ()), family) for i in asked]
-    columns = (torch.tensor([[slot[k] for slot in slots]]) for k in range(3))
+    tokens, labels, tasks = (torch.tensor([[slot[k] for slot in slots]]) for k in range(3))
     nothing, corner = torch.zeros(0), torch.zeros(1, 2, dtype=torch.long)
-    batch = Batch(*columns, nothing, nothing, nothing, corner, page)
+    batch = Batch(tokens, labels, tasks, nothing, nothing, nothing, corner, page)
     with torch.inference_mode():
         if family == "qwen":
             visual = forward.tower_of_qwen(model, weights, page)

@@ -130,8 +130,9 @@ class Trainer:
                 total = total + phase.weights.context * context + phase.weights.pointer * pointer
                 said |= {"context": context.detach(), "pointer": pointer.detach()}
                 if phase.weights.relation:
-                    slots = (looks["slots", block] for block in RELATING)
-                    part = losses.relation_loss(*slots, self.probe[-4:], batch, page)
+                    said_at, decided_at = (looks["slots", block] for block in RELATING)
+                    probe = self.probe[-4:]
+                    part = losses.relation_loss(said_at, decided_at, probe, batch, page)
                     total = total + phase.weights.relation * part
                     said["between"] = part.detach()
         return total, said
@@ -210,7 +211,8 @@ class Trainer:
         side, page = round(count**0.5), RESOLUTIONS[self.family].side
         cells = torch.arange(count)
         down, across = batch.offsets[:, :1], batch.offsets[:, 1:]
-        return (cells // side + down) * page + cells % side + across
+        found: Tensor = (cells // side + down) * page + cells % side + across
+        return found
 
     def _sign_loss(self, found: Tensor, batch: Batch) -> Tensor:
         """Distance from what the cells show, and which signs they are nearest to."""

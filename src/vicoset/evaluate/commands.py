@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vicoset.errors import RunError, SettingError
-from vicoset.evaluate.loading import DTYPES, TINY, load_named
+from vicoset.evaluate.loading import BUNDLED, DTYPES, load_named
 from vicoset.evaluate.shards import Shard
 from vicoset.evaluate.texts import check_plans, data_and_choices, listed, seeds_of
 
@@ -27,7 +27,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, share: bool | None = Fa
             command decides.
     """
     add = parser.add_argument
-    add("--model", required=True, help=f"directory of a checkpoint, or {TINY!r}")
+    add("--model", required=True, help=f"directory of a checkpoint, or {', '.join(BUNDLED)}")
     add("--tasks", "--task", required=True, help="names, separated by commas")
     add("--out", required=True, type=Path, help="directory of all runs")
     add("--data", action="append", default=[], metavar="TASK=PATH", help="of a task, on the disk")
@@ -136,8 +136,8 @@ class Asking:
             "seconds": left,
             "share": o.share,
             "square": o.square,
-            "directory": None if o.model == TINY else o.model,
-            "name": o.name or (TINY if o.model == TINY else None),
+            "directory": None if o.model in BUNDLED else o.model,
+            "name": o.name or (o.model if o.model in BUNDLED else None),
         }
 
 

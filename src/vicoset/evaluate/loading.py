@@ -10,7 +10,7 @@ from typing import Any
 
 from vicoset.errors import SettingError, UnsupportedError
 
-TINY = "tiny"
+BUNDLED = {"tiny": "qwen", "tiny-llava": "llava"}  # a command's names, and those of load_tiny
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -20,7 +20,8 @@ def load_named(
     """A model and its processor, on the device and in the dtype that were asked for.
 
     Args:
-        name: directory of a checkpoint, or "tiny" for the bundled model.
+        name: directory of a checkpoint, or a bundled model: "tiny" (the architecture of
+            Qwen2.5-VL) or "tiny-llava" (that of LLaVA-1.5).
         dtype: "auto" for the checkpoint's own.
         device: "auto" for torchrun's accelerator, or the first, or the CPU.
         attention: kernel, such as sdpa or eager.
@@ -36,8 +37,8 @@ def load_named(
         local = os.environ.get("LOCAL_RANK", "0")
         device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
     kind = dtype if dtype == "auto" else getattr(torch, dtype)
-    if name == TINY:
-        model, processor = _bundled()
+    if name in BUNDLED:
+        model, processor = _bundled(name)
         model = model if kind == "auto" else model.to(kind)
         if attention is not None:
             _tried("attention", attention, lambda: model.set_attn_implementation(attention))
@@ -72,13 +73,13 @@ def _tried(what: str, given: str, task: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _bundled() -> tuple[Any, Any]:
-    """The trained model of this installation."""
+def _bundled(name: str) -> tuple[Any, Any]:
+    """A trained model of this installation."""
     found = getattr(importlib.import_module("vicoset.tiny"), "load_tiny", None)
     if found is None:
         raise UnsupportedError(
-            f"this installation holds no bundled model, so {TINY!r} names nothing; allowed is the "
+            f"this installation holds no bundled model, so {name!r} names nothing; allowed is the "
             "directory of a checkpoint. Pass --model DIR."
         )
-    model, processor = found()
+    model, processor = found(BUNDLED[name])
     return model, processor

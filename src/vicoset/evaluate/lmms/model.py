@@ -17,7 +17,7 @@ from vicoset.evaluate.fingerprint import Files
 from vicoset.evaluate.interrupt import Signals
 from vicoset.evaluate.lmms.asking import Ask, ask_of
 from vicoset.evaluate.lmms.store import Store
-from vicoset.evaluate.loading import TINY, load_named
+from vicoset.evaluate.loading import BUNDLED, load_named
 from vicoset.evaluate.method import budget_of, methods_of
 from vicoset.evaluate.progress import progress_for
 from vicoset.evaluate.runner import info_of
@@ -63,7 +63,7 @@ class Vicoset(lmms):  # type: ignore[misc]
         """Load the model.
 
         Args:
-            pretrained: directory of a checkpoint, or "tiny" for the bundled model.
+            pretrained: directory of a checkpoint, or a bundled model, "tiny" or "tiny-llava".
             plan: a preset or a plan's name; "full" for the uncompressed model.
             keep: budget: a count (128), a fraction (0.1 or 10%) or a coverage.
             seed: for a plan that draws.
@@ -104,7 +104,7 @@ class Vicoset(lmms):  # type: ignore[misc]
         self._journal = None if str(journal).lower() == "none" else Path(journal)
         self._facts: dict[str, Any] = {}
         if self._journal is not None:
-            directory = None if pretrained == TINY else pretrained
+            directory = None if pretrained in BUNDLED else pretrained
             files = Files(self._journal / "fingerprints.jsonl")
             size = None if square is None else int(square)
             about = identity.of_model(model, self._asked.processor, directory, files, size)
@@ -219,8 +219,8 @@ def _check(pretrained: str | None, unknown: dict[str, Any], batch_size: int | st
         )
     if not pretrained:
         raise SettingError(
-            f"--model_args names no pretrained=; allowed are a checkpoint's directory and {TINY!r}."
-            " Write --model_args pretrained=DIR,plan=gmc-h2,keep=128."
+            f"--model_args names no pretrained=; allowed are a checkpoint's directory and "
+            f"{', '.join(BUNDLED)}. Write --model_args pretrained=DIR,plan=gmc-h2,keep=128."
         )
     if not str(batch_size).isdecimal() or int(batch_size) < 1:
         raise SettingError(

@@ -158,7 +158,8 @@ def test_the_bundled_model_is_asked_by_default(
     import vicoset.tiny
     from vicoset.api import load
 
-    monkeypatch.setattr(vicoset.tiny, "load_tiny", lambda: load(home / "model"), raising=False)
+    known = {"qwen": home / "model"}
+    monkeypatch.setattr(vicoset.tiny, "load_tiny", lambda name: load(known[name]), raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "MORE", 16)
     monkeypatch.setattr(demo, "FEWER", 8)

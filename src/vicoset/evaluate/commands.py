@@ -27,7 +27,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, share: bool | None = Fa
             command decides.
     """
     add = parser.add_argument
-    add("--model", required=True, help=f"directory of a checkpoint, or {' or '.join(BUNDLED)}")
+    add("--model", required=True, help=f"directory of a checkpoint, or {', '.join(BUNDLED)}")
     add("--tasks", "--task", required=True, help="names, separated by commas")
     add("--out", required=True, type=Path, help="directory of all runs")
     add("--data", action="append", default=[], metavar="TASK=PATH", help="of a task, on the disk")

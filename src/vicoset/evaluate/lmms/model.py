@@ -63,7 +63,7 @@ class Vicoset(lmms):  # type: ignore[misc]
         """Load the model.
 
         Args:
-            pretrained: directory of a checkpoint, or "tiny" for the bundled model.
+            pretrained: directory of a checkpoint, or a bundled model, "tiny" or "tiny-llava".
             plan: a preset or a plan's name; "full" for the uncompressed model.
             keep: budget: a count (128), a fraction (0.1 or 10%) or a coverage.
             seed: for a plan that draws.
@@ -219,8 +219,8 @@ def _check(pretrained: str | None, unknown: dict[str, Any], batch_size: int | st
         )
     if not pretrained:
         raise SettingError(
-            f"--model_args names no pretrained=; allowed are a checkpoint's directory, "
-            f"{' and '.join(BUNDLED)}. Write --model_args pretrained=DIR,plan=gmc-h2,keep=128."
+            f"--model_args names no pretrained=; allowed are a checkpoint's directory and "
+            f"{', '.join(BUNDLED)}. Write --model_args pretrained=DIR,plan=gmc-h2,keep=128."
         )
     if not str(batch_size).isdecimal() or int(batch_size) < 1:
         raise SettingError(

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vicoset.evaluate.folder import complete, folders
 from vicoset.evaluate.statistics import UnitSums
 from vicoset.evaluate.statistics.draws import Draws
 from vicoset.tiny import bench, configs
@@ -69,25 +70,91 @@ def examined(family: str, path: Path) -> dict[str, dict[str, list[float]]]:
         path: lines of ``vicoset.tiny.train.exam``.
     """
     units = {item.item_id: item.unit_id for item in bench.items(family)}
-    rows: dict[str, dict[str, dict[str, list[float]]]] = {}
+    answers: dict[str, dict[str, dict[str, list[float]]]] = {}
     for text in path.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
-        cell = rows.setdefault(line["task"], {}).setdefault(units[line["item"]], {})
-        cell.setdefault(line["condition"], []).append(float(line["right"]))
+        by_unit = answers.setdefault(line["task"], {}).setdefault(line["condition"], {})
+        by_unit.setdefault(units[line["item"]], []).append(float(line["right"]))
     found: dict[str, dict[str, list[float]]] = {}
-    for task, by_unit in rows.items():
-        conditions = sorted(next(iter(by_unit.values())))
-        sums = np.array([[[sum(c[k]) for k in conditions], [len(c[k]) for k in conditions]]
-                         for c in by_unit.values()])  # fmt: skip
-        zeros = np.zeros(len(sums), np.intp)
-        unit = UnitSums(task, tuple(conditions), ("",), zeros, ("right", "asked"), sums)
-        whole = unit.totals(stratified=False)
-        drawn = [r["right"] / r["asked"] for _, r in unit.resampled(REPLICATES, 0, False)]
-        draws = Draws(unit.methods, whole["right"] / whole["asked"], np.concatenate(drawn))
-        for name, estimate in draws.estimates().items():
-            numbers = [round(v, 4) for v in (estimate.value, estimate.low, estimate.high)]
-            found.setdefault(name, {})[task] = [*numbers, int(sums[:, 1, 0].sum())]
+    for task, conditions in answers.items():
+        for condition, numbers in shares(task, conditions).items():
+            count = sum(map(len, conditions[condition].values()))
+            found.setdefault(condition, {})[task] = [*numbers, count]
     return found
+
+
+def shares(task: str, rows: dict[str, dict[str, list[float]]]) -> dict[str, list[float]]:
+    """Row -> share of ones with its 95% interval; pictures are resampled, for all rows together.
+
+    Args:
+        task: fixes the draws.
+        rows: row -> picture -> a 0 or 1 for each question that counts.
+    """
+    names, units = tuple(rows), sorted({unit for by_unit in rows.values() for unit in by_unit})
+    values = np.array(
+        [
+            [
+                [sum(rows[name].get(unit, ())) for name in names],
+                [len(rows[name].get(unit, ())) for name in names],
+            ]
+            for unit in units
+        ],
+        np.float64,
+    )
+    zeros = np.zeros(len(units), np.intp)
+    sums = UnitSums(task, names, ("",), zeros, ("ones", "all"), values)
+    whole = sums.totals(stratified=False)
+    drawn = [r["ones"] / r["all"] for _, r in sums.resampled(REPLICATES, 0, False)]
+    draws = Draws(names, whole["ones"] / whole["all"], np.concatenate(drawn))
+    return {
+        name: [round(v, 4) for v in (one.value, one.low, one.high)]
+        for name, one in draws.estimates().items()
+    }
+
+
+def supports(out: Path, family: str) -> str:
+    """Accuracy and evidence recall of every plan of a study whose runs stored their supports.
+
+    Args:
+        out: the study's runs, of tinybench.
+        family: of the model.
+    """
+    items = {item.item_id: item for item in bench.items(family)}
+    right: dict[str, dict[str, dict[str, list[float]]]] = {}
+    recall: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for folder in folders(out):
+        info = folder.facts["info"]
+        row = f"{info['plan']} {info['keep']}".strip()
+        for entry in complete(folder):
+            item = items[entry.sample_id]
+            unit = right.setdefault(item.task, {}).setdefault(row, {})
+            unit.setdefault(item.unit_id, []).append(entry.score)
+            if entry.support and item.tokens:
+                kept = set(entry.support[-1])
+                unit = recall.setdefault(item.task, {}).setdefault(row, {})
+                unit.setdefault(item.unit_id, []).append(float(kept.issuperset(item.tokens)))
+    scores = {task: shares(task, rows) for task, rows in right.items()}
+    there = {task: shares(task, rows) for task, rows in recall.items()}
+    rows = sorted(scores[bench.TASKS[0]], key=_order)
+    lines_ = [
+        "| plan | K | " + " | ".join(bench.TASKS) + " |",
+        "| --- | ---: |" + " ---: |" * len(bench.TASKS),
+    ]
+    for row in rows:
+        plan, _, keep = row.partition(" ")
+        cells = []
+        for task in bench.TASKS:
+            value, low, high = (100 * v for v in scores[task][row])
+            kept = f", {100 * there[task][row][0]:.0f}" if row in there.get(task, {}) else ""
+            cells.append(f"**{value:.0f}** ({low:.0f} to {high:.0f}){kept}")
+        lines_.append(f"| `{plan}` | {keep} | {' | '.join(cells)} |")
+    return "\n".join(lines_) + "\n"
+
+
+def _order(row: str) -> tuple[int, str]:
+    """Full first, then the largest budgets."""
+    plan, _, keep = row.partition(" ")
+    return -int(keep or 10_000), plan
 
 
 def alike(family: str, model: Path, images: int = 6) -> dict[str, list[float]]:
@@ -289,6 +356,25 @@ def _alike(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines_) + "\n"
 
 
+_TABLES = {
+    "supports": """\
+### Supports
+
+Questions answered exactly, in percent with 95% intervals; behind the comma the share of questions
+whose every evidence box keeps a carrier (questions without evidence, such as those about an absent
+object, do not count there). The first plan of a name deletes what is not kept (`+drop`), the others
+move it into the carriers.
+
+""",
+    "depths": """\
+### Where in depth answers are read
+
+The same for random and for attention supports before each block: a support that knows nothing of
+the question does no harm once the answer has been read.
+
+""",
+}
+
 _HEAD = """\
 # The bundled models
 
@@ -345,7 +431,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: arguments; the process's own by default.
     """
     parser = argparse.ArgumentParser(prog="python -m docs.make_tiny", description=__doc__)
-    parser.add_argument("runs", nargs="*", type=Path, help="folders of finished runs")
+    add = parser.add_argument
+    add("runs", nargs="*", type=Path, help="folders of finished runs")
+    add("--supports", type=Path, help="a study's runs, for the table of supports")
+    add("--depths", type=Path, help="a study's runs, for the table of boundaries")
+    add("--family", choices=configs.FAMILIES, default="qwen", help="of those studies")
     options = parser.parse_args(argv)
     facts = json.loads(FACTS.read_text(encoding="utf-8")) if FACTS.is_file() else {"runs": []}
     for run in options.runs:
@@ -353,6 +443,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         same = (new["family"], new["seed"])
         kept = [old for old in facts["runs"] if (old["family"], old["seed"]) != same]
         facts["runs"] = sorted([*kept, new], key=lambda r: (r["family"], r["seed"]))
+    for name in ("supports", "depths"):
+        study = getattr(options, name)
+        if study is not None:
+            facts.setdefault(name, {})[options.family] = supports(study, options.family)
     facts["majority"] = {family: majority(family) for family in configs.FAMILIES}
     FACTS.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     TABLES.mkdir(exist_ok=True)

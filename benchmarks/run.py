@@ -196,8 +196,9 @@ def child(*words: object, threads: int = 1) -> None:
         "MKL_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin would lose a core to any busy neighbour
     }
-    script = Path(__file__).with_name("inside.py") if words[0] == "inside" else Path(__file__)
-    numbers = words[1:] if words[0] == "inside" else words
+    apart = words[0] in ("inside", "auditing")  # tables that are programs of their own
+    script = Path(__file__).with_name(f"{words[0]}.py") if apart else Path(__file__)
+    numbers = words[1:] if apart else words
     command = [sys.executable, str(script), *map(str, numbers)]
     subprocess.run(command, check=True, env=environment)
 
@@ -234,6 +235,7 @@ def main() -> None:
         child("memory", STANDARD, 128)
         child("memory", LONG, 4096)
         child("inside", max(3, chosen.repeats // 4), threads=threads[-1])
+        child("auditing", "--repeats", max(3, chosen.repeats // 5), threads=threads[-1])
 
 
 if __name__ == "__main__":

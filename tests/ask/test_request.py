@@ -12,6 +12,7 @@ from tests import checkpoints
 from vicoset import compress
 from vicoset.ask import Request, Source, source_of
 from vicoset.ask.page import comparison_page, request_page
+from vicoset.errors import UnsupportedError
 from vicoset.evaluate.method import Method, methods_of
 from vicoset.view.overlay import EVIDENCE, LOST
 from vicoset.view.sheet import MARGIN
@@ -123,6 +124,21 @@ def test_pictures_of_any_shape_are_drawn(parts: tuple[Any, Any]) -> None:
         asked = request.ask(method("gmc@2", 4))
         assert asked.evidence == () and asked.correct is None
         assert request_page(request, asked).height > 0
+
+
+def test_a_processor_without_a_template_is_refused(parts: tuple[Any, Any]) -> None:
+    processor = checkpoints.qwen_processor()
+    processor.chat_template = None
+    with pytest.raises(UnsupportedError, match="does not have a chat template"):
+        Request(parts[0], processor, SOURCE)
+
+
+def test_a_template_that_shows_no_image_is_refused(parts: tuple[Any, Any]) -> None:
+    processor = checkpoints.qwen_processor()
+    shown = "<|vision_start|><|image_pad|><|vision_end|>"
+    processor.chat_template = checkpoints.TEMPLATE.replace(shown, "")
+    with pytest.raises(UnsupportedError, match="Found total 0"):
+        Request(parts[0], processor, SOURCE, limit=1)
 
 
 def test_options_reach_the_context(parts: tuple[Any, Any]) -> None:

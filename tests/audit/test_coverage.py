@@ -84,6 +84,9 @@ def test_what_is_left_of_appearance_and_grid(family, attn, plan, keep, images):
     assert quant.least_ratio == pytest.approx(min(ratio), rel=1e-9)
     bound = 2 * settings.appearance_temperature / (settings.appearance_mass * min(own) * min(ratio))
     assert quant.bound == pytest.approx(bound * np.mean(deficit), rel=1e-9)
+    low = min(ratio)
+    curve = -math.log(low) / (1 - low) if low < 1 else 1.0
+    assert quant.sharp == pytest.approx(quant.bound * low * curve, rel=1e-9)
     assert quant.distance <= quant.sharp <= quant.bound
 
 

@@ -38,6 +38,7 @@ def test_messages_are_plain_sums(family, attn, plan, keep, images, blocks):
     for one in audit.messages:
         full, compact = found.full[one.block], found.compact[one.block]
         y, z, rep, mass, grouped, softmax, share, small = ([] for _ in range(8))
+        sharp, budgets = [], []
         for h in range(len(full.q)):
             for t, row in enumerate(found.queries):
                 weight = omega[h] * nu[t]
@@ -56,7 +57,17 @@ def test_messages_are_plain_sums(family, attn, plan, keep, images, blocks):
                 for stack, vector in ((y, Y), (z, Z), (rep, R), (mass, D)):
                     stack.append(math.sqrt(weight) * vector)
                 grouped.append(weight * sum(abs(M[j] - b[s]) for j, s in enumerate(slots)))
-                softmax.append(weight * softmax_bound(found, one.block, h, row, carrier, slots))
+                shifts = logit_shifts(found, one.block, h, row, carrier, slots)
+                softmax.append(weight * max(map(abs, shifts)))
+                sharp.append(weight * 2 * math.tanh((max(shifts) - min(shifts)) / 4))
+                kept = [compact.value(h, slot) for slot in slots]
+                gaps = [full.value(h, p) - kept[carrier[i]] for i, p in enumerate(found.visual)]
+                moved = sum(
+                    a[p] * np.linalg.norm(g) for p, g in zip(found.visual, gaps, strict=True)
+                )
+                tall = max(np.linalg.norm(value) for value in kept)
+                moved += tall * sum(abs(M[j] - b[s]) for j, s in enumerate(slots))
+                budgets.append(weight * moved**2)
                 share.append(weight * sum(a[p] for p in found.visual))
                 small.append(weight * sum(b[s] for s in slots))
         y, z, rep, mass = (np.stack(stack) for stack in (y, z, rep, mass))
@@ -72,6 +83,8 @@ def test_messages_are_plain_sums(family, attn, plan, keep, images, blocks):
         assert one.mass == pytest.approx(np.linalg.norm(mass) / size, **near)
         assert one.grouped == pytest.approx(sum(grouped), **near)
         assert one.grouped_bound == pytest.approx(sum(softmax), **near)
+        assert one.grouped_sharp == pytest.approx(sum(sharp), **near)
+        assert one.budget == pytest.approx(math.sqrt(sum(budgets)) / size, **near)
         assert one.attention == pytest.approx(sum(share), **near)
         assert one.compact_attention == pytest.approx(sum(small), **near)
         squared = 1 + one.amplitude**2 - 2 * one.amplitude * one.direction
@@ -80,22 +93,21 @@ def test_messages_are_plain_sums(family, attn, plan, keep, images, blocks):
     assert not audit.violations
 
 
-def softmax_bound(found, block, h, row, carrier, slots):
-    """max |u^F - u^S| over clusters and the keys that are not visual."""
+def logit_shifts(found, block, h, row, carrier, slots):
+    """u^F - u^S of every cluster and of every key that is not visual."""
     s = found.full[block].scores(h, row)
     c = found.compact[block].scores(h, found.place(row))
-    worst = 0.0
+    shifts = []
     for j, slot in enumerate(slots):
         own = [s[found.visual[i]] for i in range(len(carrier)) if carrier[i] == j]
         top = max(own)
         if top == -math.inf and c[slot] == -math.inf:
             continue
-        grouped = top + math.log(sum(math.exp(x - top) for x in own))
-        worst = max(worst, abs(grouped - c[slot]))
+        shifts.append(top + math.log(sum(math.exp(x - top) for x in own)) - c[slot])
     for position in range(len(s)):
         if position not in found.visual and s[position] > -math.inf:
-            worst = max(worst, abs(s[position] - c[found.place(position)]))
-    return worst
+            shifts.append(s[position] - c[found.place(position)])
+    return shifts
 
 
 def test_two_stages_compose_their_assignments():

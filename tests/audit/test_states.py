@@ -1,5 +1,7 @@
 """What carriers hold, and how far that is from what they stand for."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,28 @@ def test_distortion_is_plain_sums(family, attn, plan, keep, images):
     assert one.behind == pytest.approx(behind / energy, rel=1e-9)
     assert one.correction == pytest.approx((behind - before) / energy, rel=1e-9)
     assert one.before <= min(one.behind, one.bound) and not audit.violations
+    wanted = bound(h, m, carrier, found.support, found.image_ids, gaps)
+    assert one.bound == pytest.approx(wanted / energy, rel=1e-5)
+    opened = 0.0 if "drop" in plan else oracle.separability(gaps, found.support)
+    assert one.gate == pytest.approx(opened, rel=1e-5)
+
+
+def bound(h, m, carrier, support, ids, gaps):
+    """varrho^2 (m_max N dbar^2 + Xi_I + 2 Lambda) + E_scale, token by token."""
+    gates = oracle.local_gates(gaps)
+    s_x = oracle.separability(gaps, support)
+    radii = [math.sqrt(float((x**2).sum())) for x in h]
+    unit = oracle.unit_states(h)
+    anywhere = exclusion = bonus = radial = 0.0
+    for i in range(len(h)):
+        chords = {j: float(((unit[i] - unit[j]) ** 2).sum()) for j in support}
+        near = min(chords.values())
+        inside = min(chord for j, chord in chords.items() if ids[j] == ids[i])
+        anywhere += near
+        exclusion += m[i] * (inside - near)
+        bonus += m[i] * 0.5 * s_x * gates[i]
+        radial += m[i] * (radii[i] - radii[carrier[i]]) ** 2
+    return max(radii) ** 2 * (max(m) * anywhere + exclusion + 2 * bonus) + radial
 
 
 def test_a_merge_of_its_own_has_no_bound_of_the_methods_assignment():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vicoset.ask.source import Source
-from vicoset.errors import RuntimeStateError
+from vicoset.errors import RuntimeStateError, UnsupportedError
 from vicoset.evaluate.answering import Answer, Model
 from vicoset.evaluate.method import Method
 from vicoset.runtime.record import Record
@@ -87,7 +87,15 @@ class Request:
             {"type": "text", "text": source.question},
         ]
         self._chats = [[{"role": "user", "content": parts}]]
-        self._inputs = Model(model, processor).encode(self._chats)
+        try:
+            self._inputs = Model(model, processor).encode(self._chats)
+        except ValueError as error:  # no chat template, or one that does not show the image
+            said = " ".join(str(error).split())
+            raise UnsupportedError(
+                f"this {type(processor).__name__} makes no prompt of a picture and a question: "
+                f"{said}; allowed are processors whose chat template shows images. Look at the "
+                "checkpoint's chat_template."
+            ) from error
         self.frame = frame_of(processor, source.image.size)
 
     def ask(self, method: Method) -> Asked:

@@ -68,6 +68,15 @@ def test_records_of_every_mode_and_audit_stand(prefix, audit):
     assert problems(found, renewed=False) == []
 
 
+@pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
+def test_packed_records_say_where_tokens_came_from(family):
+    found = recorded(family, two_stages(), 9, positions="packed")
+    assert found["positions"] == "packed" and problems(found, renewed=False) == []
+    wrong = put(found, ("stages", 0, "positions", 0, 2), 3)
+    assert any("stages[0].positions[0][2]" in text for text in problems(wrong))
+    assert any("positions" in text for text in problems(put(found, ("positions",), "shuffled")))
+
+
 @pytest.mark.parametrize("keep", [Keep(coverage=0.7), Keep(coverage=0.99, max=6), Keep(tokens=500)])
 def test_records_of_other_budgets_stand(keep):
     found = recorded("qwen2_5_vl", "gmc@1", keep, 2)

@@ -35,6 +35,14 @@ def test_so_does_one_of_another_mode_or_budget(prefix, keep):
     assert rerun(*asked("llava", "gmc@1", keep, 2, prefix=prefix, audit="light")) == []
 
 
+def test_packed_positions_are_run_again():
+    body, model, inputs = asked("llava", "two", 9, positions="packed")
+    assert rerun(body, model, inputs) == []
+    # Positions matter behind the first boundary, so the second stage sees other states.
+    other = {**body, "positions": "original"}
+    assert any(problem.where.startswith("stages[1]") for problem in rerun(other, model, inputs))
+
+
 def test_half_precision_stands():
     assert rerun(*asked("llava", "gmc@2", 9, dtype=torch.bfloat16)) == []
 

@@ -51,8 +51,7 @@ def check_places(body: Mapping[str, Any], found: Findings) -> None:
             found.add(f"{where}.positions", "missing")
         elif _shape(f"{where}.positions", stage["positions"], len(before), found):
             _earlier(where, stage, told, found)
-            if body["positions"] == "original":
-                _positions(f"{where}.positions", stage["positions"], before, body, found)
+            _positions(f"{where}.positions", stage["positions"], before, body, found)
         _carriers(where, stage, [] if place else owners, body["stages"][:place], found)
     if body["positions"] not in ("original", "packed"):
         found.add("positions", f"{shown(body['positions'])}; allowed are original and packed")

@@ -139,7 +139,9 @@ STAGE = Object(
         "indices": Field(Many(COUNT), "kept tokens among the prompt's N, ascending"),
         "image_ids": Field(Many(COUNT), "image of each kept token", _TOKENS),
         "places": Field(Many(COUNT), "its position in the sequence, padding not counted", _TOKENS),
-        "positions": Field(Many(Many(NUMBER)), "its multimodal position: a list per axis", _TOKENS),
+        "positions": Field(
+            Many(Many(NUMBER)), "its multimodal position in the prompt: a list per axis", _TOKENS
+        ),
         "seconds": Field(NUMBER, "that the stage took", "where the clock was read"),
         "evidence": Field(EVIDENCE, "what the methods measured"),
         "realised": Field(REALISED, "where every token went", "audit full"),
@@ -166,7 +168,9 @@ RECORD = Object(
         "digest": Field(HEX, "of plan and settings"),
         "prompt": Field(NAMED, "of the row's token ids, padding not counted"),
         "prefix": Field(TEXT, "gathered, dense or replay"),
-        "positions": Field(TEXT, "original, or packed where kept tokens were numbered anew"),
+        "positions": Field(
+            TEXT, "original, or packed where blocks behind a boundary count what was kept from 0"
+        ),
         "attention": Field(TEXT, "the decoder's kernel"),
         "dtype": Field(TEXT, "of the states"),
         "device": Field(TEXT, "that computed it"),

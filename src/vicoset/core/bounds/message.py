@@ -135,7 +135,10 @@ def softmax_mass_bound(
     u_full = torch.cat([_grouped_logits(logits, carrier, kept), other], 1)
     u_compact = torch.cat([compact_logits, compact_other], 1)
     change = torch.where(u_full == u_compact, 0, u_full - u_compact)
-    span = change.amax(1) - change.amin(1)
+    # What neither softmax sees has no part in a common shift.
+    unseen = (u_full == u_compact) & u_full.isinf()
+    most = change.masked_fill(unseen, -torch.inf).amax(1)
+    span = (most - change.masked_fill(unseen, torch.inf).amin(1)).clamp_min(0.0)
     errors = (grouped - realised).abs()
     terms = {
         "all": errors.sum(1),

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from vicoset.errors import SettingError
+from vicoset.errors import SettingError, UnreadableError
 from vicoset.tiny import configs
 
 FOLDER = Path(__file__).with_name("weights")
@@ -19,10 +19,15 @@ def directory(name: str = "qwen") -> Path:
         name: one of ``configs.FAMILIES``.
     """
     have = [family for family in configs.FAMILIES if (FOLDER / family / "config.json").is_file()]
+    if not have:
+        raise UnreadableError(
+            f"{FOLDER} holds no model; allowed is an installation with its files. Install the "
+            "package again, or train a model: python -m vicoset.tiny.train FOLDER."
+        )
     if name not in have:
         raise SettingError(
             f"no bundled model is named {name!r}; allowed are {', '.join(map(repr, have))}. "
-            "'qwen' reads 1,008 pixels a side (N = 1,296), 'llava' 336 (N = 576)."
+            f"Write load_tiny({have[0]!r})."
         )
     return FOLDER / name
 

@@ -72,8 +72,8 @@ def recipe(family: str, scale: float = 1.0) -> tuple[Phase, ...]:
     """The phases of a family, in order.
 
     First the decoder learns to read pages that are given by what their cells show, with probes and
-    pointers that help it over the plateau; the tower learns to say what cells show; then both go on
-    together on pictures, small ones and whole ones, with the answers alone.
+    pointers that help it over the plateau; the tower learns to say what cells show; then the decoder
+    goes on with such pages, and both together on pictures, with the answers alone.
 
     Args:
         family: "qwen" or "llava".
@@ -103,10 +103,11 @@ def recipe(family: str, scale: float = 1.0) -> tuple[Phase, ...]:
         ),
         Phase(
             "tower",
-            Sheet(8, 24, 1, crowd=(90, 140), mix=(3, 2, 2, 5)),
-            steps(500),
+            Sheet(8, 60, 1, crowd=(90, 140), mix=(3, 2, 2, 5)),
+            steps(600),
             Weights(signs=1.0),
             frozen=DECODER,
+            tail=0.5,
         ),
         Phase(
             "objects",
@@ -116,6 +117,14 @@ def recipe(family: str, scale: float = 1.0) -> tuple[Phase, ...]:
             frozen=(*TOWERS, TABLE),
             rate=0.5,
         ),
-        Phase("parts", Sheet(12, 16, 10, crowd=(40, 90)), steps(300), ALONE, rate=0.25, tail=0.0),
-        Phase("whole", Sheet(side, 4, slots), steps(480), ALONE, rate=0.25, tail=0.6),
+        Phase(
+            "pages",
+            Sheet(side, 4, slots, mix=(2, 2, 3, 5), pixels=False),
+            steps(260),
+            ALONE,
+            frozen=(*TOWERS, TABLE),
+            rate=0.4,
+            last=0.25,
+        ),
+        Phase("whole", Sheet(side, 4, slots), steps(300), ALONE, rate=0.2, tail=0.8),
     )

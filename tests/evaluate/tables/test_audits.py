@@ -204,6 +204,17 @@ def _all(out: Path) -> list[Folder]:
     return folders(out / "audited")
 
 
+def test_a_stratum_of_one_unit_is_warned_about(tmp_path: Path) -> None:
+    for images, warned in ((1, True), (2, False)):
+        out = tmp_path / str(images)
+        items = made.drawn(TASK, images)
+        made.run(out, TASK, items, FULL)
+        made.run(out, TASK, items, "gmc+drop@2", 128)
+        given = ["gmc"], ["drop"]
+        (table,) = selector_recovery(find(out), (), OPTIONS, ("gmc-h2",), *given)
+        assert ("TOO NARROW: 1 of 1 strata" in table.notes[0]) == warned
+
+
 def test_support_by_recovery_is_a_table_of_differences(tmp_path: Path) -> None:
     items = made.drawn(TASK)
     made.run(tmp_path, TASK, items, FULL, chance=0.9)

@@ -142,6 +142,8 @@ def _harm_by_vie(entries: list[Entry], full: list[Entry]) -> Ranked:
 
 def _row(both: Comparison, draws: dict[str, Draws], key: Key, group: str) -> Row:
     values: dict[str, Value] = {"keep": key.keep, **described(both.found, key)}
+    if key.plan.startswith("gmc") and "+drop" in key.plan:
+        values["method"] = f"{values['method']} hard"
     if not both.has(key):
         return Row(values, group, study_command(both.found, "mechanism", both.tasks, key.keep))
     values |= costs(both.found, key, both.tasks)

@@ -1,7 +1,5 @@
 """Compiled models: steps that the library compiles, and hooks that a trace never had."""
 
-from unittest import mock
-
 import pytest
 import torch
 from transformers import CompileConfig
@@ -25,9 +23,9 @@ def fresh_traces():
 def steps_compiled(model, inputs, backend):
     """A generation whose steps are compiled as one graph, as the library does on accelerators."""
     config = CompileConfig(backend=backend, fullgraph=True, mode=None, dynamic=None)
+    config._compile_all_devices = True
     options = {"cache_implementation": "static", "compile_config": config}
-    with mock.patch.object(type(model), "_valid_auto_compile_criteria", lambda *_: True):
-        return generate(model, inputs, 4, **options)
+    return generate(model, inputs, 4, **options)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -49,6 +47,17 @@ def test_steps_on_a_static_cache_compile_as_one_graph(family, backend):
         assert new_tokens(found, inputs) == new_tokens(plain, inputs)
         for mine, its in zip(found.logits, plain.logits, strict=True):
             torch.testing.assert_close(mine, its, rtol=0, atol=1e-4)
+
+
+def test_steps_at_packed_positions_are_not_compiled():
+    """Hooks of each step make those positions, and a trace would not call them again."""
+    model = zoo.tiny(LLAVA)
+    inputs = prompt(model, LLAVA, 1)
+    with compressed(model, "gmc-h2", 5, positions="packed"):
+        plain = generate(model, inputs, 4)
+        found = steps_compiled(model, inputs, "eager")
+    assert "_compiled_call" not in vars(model)
+    assert new_tokens(found, inputs) == new_tokens(plain, inputs)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

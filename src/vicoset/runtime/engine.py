@@ -306,9 +306,9 @@ class Engine(PromptForward):
             if not any(layout is not None for layout in prompt.layouts):
                 self._end_prompt()
                 return None
-            checks.check_windows(self.windows, prompt.length)
             if self._keeps_everything(prompt):
                 return None  # no hook, no tap: the model's own path, bit for bit
+            checks.check_windows(self.windows, prompt.length)
             checks.check_labels(prompt.kwargs)
         self._install(prompt)
         return None

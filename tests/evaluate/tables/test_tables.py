@@ -220,6 +220,8 @@ def test_message_pathway_by_hand(tmp_path):
         made.run(tmp_path, TASKS[1], items, plan, keep, chance=chance)
     found = find(tmp_path)
     table = message_pathway(found, options=FEW, where=("gmc-l16",))[0]
+    (full,) = [line for line in table.markdown().splitlines() if "score of Full" in line]
+    assert "+" not in full  # a score beside differences
     effect = {
         k: mean(found, Key(whole, k), TASKS[1]) - mean(found, Key(none, k), TASKS[1])
         for k in ("64", "128")

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 MISSING = "missing"
@@ -57,12 +57,14 @@ class Row:
         group: rows of one group stand together, a line between two groups.
         command: what produces a row that is missing; empty for a row that is there.
         reference: whether others are compared with it.
+        unsigned: whether its numbers are scores where those of other rows are differences.
     """
 
     values: Mapping[str, Value]
     group: str = ""
     command: str = ""
     reference: bool = False
+    unsigned: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,9 @@ class Table:
             if value is None:
                 found.append(MISSING if row.command and not column.text else "")
             else:
-                found.append(shown(value, column))
+                found.append(
+                    shown(value, replace(column, signed=False) if row.unsigned else column)
+                )
         return found
 
     def _notes(self, form: str) -> list[str]:

@@ -16,7 +16,7 @@ MATRIX := .venv-matrix
 VERSIONS := $(shell cat tests/matrix/versions.txt)
 LMMS := .venv-lmms
 
-.PHONY: help venv test test-slow test-matrix test-lmms lint format bench demo docs-models docs-methods docs-tiny clean
+.PHONY: help venv test test-slow test-matrix test-lmms lint format bench bench-selection demo docs-models docs-methods docs-tiny clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ format: $(STAMP) ## apply the formatter and the safe fixes
 
 bench: $(STAMP) ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
+
+bench-selection: $(STAMP) ## time every selector beside what its mathematics demands
+	$(BIN)/python benchmarks/selection.py
 
 demo: $(STAMP) ## ask the bundled model with all and with few visual tokens
 	$(BIN)/vicoset demo

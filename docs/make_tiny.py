@@ -410,8 +410,8 @@ pictures differ by construction: the split is a hash of what is drawn.
    object's place), two heads (blocks 4 and 5) that point to the cell which a token is about, and in
    *places* probes of where the two objects of a relation are.
 2. *tower*: the vision tower and its projector learn to give those vectors for drawn pictures.
-3. *objects*, *pages*: the decoder goes on with such pages, first mostly of objects, then whole ones,
-   with the answers alone.
+3. *objects*, *pages*: the decoder goes on with such pages, first mostly of objects, then whole
+   ones, with the answers alone.
 4. *whole*: everything goes on together, on whole pictures with the answers alone. From *objects* on
    there is no probe and no pointer, and attention is free.
 

@@ -190,7 +190,8 @@ def test_a_method_without_plain_numbers_has_no_digest():
 )
 def test_names_of_plans(text, stage):
     assert plan_named(text, 28) == Plan(text.strip(), (stage,))
-    assert plan_named(text, 28).notes == ()
+    notes = plan_named(text, 28).notes
+    assert notes == () if text != "fastv-h2" else "layer average" in notes[0]
 
 
 def test_every_registered_pair_has_a_name():

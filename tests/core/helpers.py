@@ -13,6 +13,10 @@ from vicoset.core.coreset import Population, Reading
 # Agreement with the oracle is checked on at least 2,000 instances per function.
 AGREE = settings(max_examples=max(2000, settings().max_examples))
 FEW = settings(max_examples=max(100, settings().max_examples // 2))
+# The oracle loops, so agreement on as many instances of up to 400 tokens is for `make test-slow`.
+HOW_MANY = pytest.mark.parametrize(
+    "many", [FEW, pytest.param(AGREE, marks=pytest.mark.slow)], ids=["few", "all"]
+)
 TINY = 1e-280  # a floor for elementwise relative comparisons, far below every value that occurs
 
 

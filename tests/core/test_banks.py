@@ -30,6 +30,7 @@ def test_grounded_rows_equal_the_oracle(case):
 
 
 @given(st.integers(0, 9), st.floats(0, 1))
+@AGREE
 def test_view_masses_equal_the_oracle_and_sum_to_one(history, current):
     assert banks.view_masses(history) == pytest.approx(oracle.view_masses(history).tolist())
     assert sum(banks.view_masses(history, current)) == pytest.approx(1)

@@ -12,6 +12,7 @@ from tests import oracle
 from tests.core.helpers import (
     AGREE,
     FEW,
+    HOW_MANY,
     close,
     oracle_clients,
     oracle_grounding,
@@ -88,11 +89,15 @@ def test_clients_equal_the_oracle():
     assert seen["float32"] > 1950, seen
 
 
-@given(population_cases(), st.sampled_from(["balanced", "uniform"]))
-@FEW
-def test_clients_of_every_size_equal_the_oracle(case, row_mass):
-    C, books = oracle_clients(case, row_mass)
-    agree(clients(case, Settings(row_mass=row_mass)), C, books, case.support)
+@HOW_MANY
+def test_clients_of_every_size_equal_the_oracle(many):
+    @many
+    @given(population_cases(), st.sampled_from(["balanced", "uniform"]))
+    def check(case, row_mass):
+        C, books = oracle_clients(case, row_mass)
+        agree(clients(case, Settings(row_mass=row_mass)), C, books, case.support)
+
+    check()
 
 
 def long_settings(limit, dimensions):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.core.helpers import (
+    AGREE,
     FEW,
     close,
     oracle_clients,
@@ -39,6 +40,7 @@ def test_a_coreset_equals_the_oracle():
     """End to end: every step of the oracle's own, with its own support."""
     seen = Counter()
 
+    @AGREE
     @given(population_cases(max_tokens=64))
     def check(case):
         if case.kept == case.tokens:

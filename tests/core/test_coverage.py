@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.core.helpers import AGREE, FEW, close, tensor
+from tests.core.helpers import AGREE, FEW, HOW_MANY, close, tensor
 from tests.instances import client_cases
 from vicoset.core import coverage
 from vicoset.core.clients import Bank, Clients
@@ -36,10 +36,14 @@ def test_objective_equals_the_oracle():
     assert min(seen["empty"], seen["partial"], seen["nothing attainable"]) > 50, seen
 
 
-@given(supports(400, 900))
-@FEW
-def test_objective_of_every_size_equals_the_oracle(drawn):
-    agree(*drawn, Counter())
+@HOW_MANY
+def test_objective_of_every_size_equals_the_oracle(many):
+    @many
+    @given(supports(400, 900))
+    def check(drawn):
+        agree(*drawn, Counter())
+
+    check()
 
 
 def agree(case, support, seen):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.core.helpers import AGREE, FEW, close, tensor
+from tests.core.helpers import AGREE, FEW, HOW_MANY, close, tensor
 from tests.instances import population_cases
 from vicoset.core import realise
 
@@ -66,10 +66,11 @@ def test_assignment_equals_the_oracle():
     assert min(seen["moved by place"], seen["open"], seen["between"]) > 100, seen
 
 
-def test_assignment_of_every_size_equals_the_oracle():
+@HOW_MANY
+def test_assignment_of_every_size_equals_the_oracle(many):
     seen = Counter()
 
-    @FEW
+    @many
     @given(population_cases(), st.booleans())
     def check(case, told):
         agree_on_assignment(case, case.images if told else None, seen)

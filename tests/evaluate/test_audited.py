@@ -30,15 +30,16 @@ def pair() -> tuple[Any, Any]:
     return checkpoints.model("qwen2_5_vl"), checkpoints.qwen_processor()
 
 
+@pytest.mark.parametrize("share", [False, True])
 def test_its_numbers_are_those_of_an_audit(
-    pair: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    share: bool, pair: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, processor = pair
     runs: list[object] = []
     original = room.refer
     monkeypatch.setattr(room, "refer", lambda *a, **k: runs.append(1) or original(*a, **k))
     methods = audited(methods_of(PLANS, [5], 5))
-    options = {"methods": methods, "out": tmp_path, "progress": Silent()}
+    options = {"methods": methods, "out": tmp_path, "progress": Silent(), "share": share}
     records = tmp_path / "records.jsonl"
     outcome = evaluate(model, processor, Asked(), records=records, **options)
     assert outcome.failures == () and len(runs) == 3  # Full and the null once for every question

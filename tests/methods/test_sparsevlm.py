@@ -39,7 +39,7 @@ def test_published_schedules(label, counts, authors, own):
 def test_other_decoders_and_other_prompts():
     plan = plan_named("sparsevlm", 28)
     assert plan.boundaries == (3, 6, 14)
-    assert "3, 7, 16 of 32 blocks; here 3, 6, 14" in plan.notes[0]
+    assert "3, 7, 16 of 32 blocks; here 3, 6, 14" in plan.notes[1]
     assert plan.counts(Keep(tokens=2 * 39), 2 * 576)[0] == [624, 234, 78]
     for keep in range(1, 100):
         counts = plan.counts(Keep(tokens=keep), 99)[0]

@@ -9,7 +9,7 @@ import torch
 from tests.core.helpers import refused
 from tests.methods.towers import towered
 from vicoset.errors import SettingError
-from vicoset.methods import vispruner
+from vicoset.methods import cosines, vispruner
 from vicoset.methods.vispruner import VisPruner
 
 
@@ -29,10 +29,12 @@ def plain(features, scores, keep, important):
 
 
 @pytest.mark.parametrize("important", [0.5, 0.0, 1.0, 0.75])
-@pytest.mark.parametrize("gram", [True, False], ids=["kept cosines", "taken again"])
-def test_rounds_of_matching(important, gram, monkeypatch):
-    if not gram:
-        monkeypatch.setattr(vispruner, "GRAM", 0)
+@pytest.mark.parametrize("held", [True, False], ids=["kept cosines", "taken again"])
+@pytest.mark.parametrize("near", [1, 3, 16])
+def test_rounds_of_matching(important, held, near, monkeypatch):
+    monkeypatch.setattr(vispruner, "NEAR", near)
+    if not held:
+        monkeypatch.setattr(cosines, "HELD", 0)
     draw = np.random.default_rng(0)
     features, scores = draw.normal(size=(61, 9)), draw.random(61)
     scene = towered(features, scores)

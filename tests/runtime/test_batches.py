@@ -16,6 +16,7 @@ from tests.runtime.helpers import (
     same,
     watched,
 )
+from tests.zoo_parts import IMAGE
 from vicoset.plan import Keep
 
 MIXED = [1, 2, 0, 3]
@@ -47,6 +48,33 @@ def test_rows_are_single_runs(family, attn, keep):
             else:
                 assert records[row].tokens == 0 and not records[row].stages
     assert len({record.kept for record in records}) >= (3 if keep is SHARE else 2)
+
+
+@pytest.mark.parametrize("attn", ["sdpa", "eager"])
+@pytest.mark.parametrize("options", [{}, {"cache_implementation": "static"}], ids=str)
+def test_rows_of_one_length_that_keep_different_numbers(attn, options):
+    """Nothing is padded before the compaction, so there is no mask; behind it a row is."""
+    model = model_of("llava", attn)
+    pixels = prompt(model, "llava", [1, 2])["pixel_values"]
+    image, text = torch.full((36,), IMAGE), torch.arange(20, 60)
+    rows = torch.stack([torch.cat([image, text]), torch.cat([image, image, text[:4]])])
+    parts = [slice(None), slice(0, 1), slice(1, None)]
+    batch, *alone = (
+        {
+            "input_ids": rows[part],
+            "attention_mask": torch.ones_like(rows[part]),
+            "pixel_values": pixels[part],
+        }
+        for part in parts
+    )
+    with compressed(model, "gmc-h2", SHARE) as engine:
+        out = generate(model, batch, 4, **options)
+        assert len({record.compact_length for record in engine.last}) == 2
+        for row, inputs in enumerate(alone):
+            single = generate(model, inputs, 4)
+            assert new_tokens(single, inputs)[0] == new_tokens(out, batch)[row]
+            for mine, its in zip(single.logits, out.logits, strict=True):
+                torch.testing.assert_close(mine[0], its[row], rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize(("family", "attn"), ONE_EACH)

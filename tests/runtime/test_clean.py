@@ -1,6 +1,7 @@
 """The model is as before: after the context, after any exception in it, after many contexts."""
 
 import gc
+import threading
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -221,3 +222,39 @@ def test_two_hundred_contexts_leak_nothing(family):
     assert ours() == counted
     assert state_of(model) == before
     assert torch.equal(logits(model, inputs), plain)
+
+
+def test_another_thread_may_go_on_after_an_interrupted_forward():
+    """An interrupt leaves a forward without telling anybody that it has ended."""
+    model = model_of("llava")
+    inputs = prompt(model, "llava", 1)
+    found = []
+    with compressed(model, "gmc-h2", 5) as engine:
+        expected = generate(model, inputs, 2)
+        wire = Tripwire(layers_of(model)[3], 1, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            logits(model, inputs)
+        wire.handle.remove()
+        thread = threading.Thread(target=lambda: found.append(generate(model, inputs, 2)))
+        thread.start()
+        thread.join()
+        assert len(engine.records) == 2
+    assert same(found[0], expected)
+
+
+def test_what_the_history_was_read_from_is_let_go_at_the_boundary():
+    """Dense queries, keys and values of two blocks, which no block behind needs."""
+    model = model_of("llava")
+    held = {}
+    with compressed(model, Plan("two", (two_stages().stages[0], Stage(4, GMC(), Drop()))), 5) as e:
+
+        def look(number):
+            return lambda *_: held.update({number: sorted(e.prompt.history)})
+
+        handles = [
+            layers_of(model)[n].register_forward_hook(look(n)) for n in range(len(layers_of(model)))
+        ]
+        logits(model, prompt(model, "llava", 1))
+        for handle in handles:
+            handle.remove()
+    assert held == {0: [0], 1: [], 2: [2], 3: [2, 3], 4: []}

@@ -18,7 +18,7 @@ from tests.runtime.helpers import (
 )
 from vicoset import compress
 from vicoset.core.settings import Settings
-from vicoset.errors import PlanError, RuntimeStateError, UnreadableError
+from vicoset.errors import JournalError, PlanError, RuntimeStateError, UnreadableError
 from vicoset.plan import Keep, digest_of_content, plan_named
 from vicoset.runtime import record_lines
 from vicoset.runtime.record_json import fingerprints, plain
@@ -198,3 +198,17 @@ def test_fingerprints_name_the_field_that_changed():
     found["stages"][0]["positions"][0][2] += 1
     changed = {k for k, v in fingerprints(found).items() if v != found["fields"][k]}
     assert changed == {"stages[0].positions"}
+
+
+def test_a_place_for_records_that_cannot_be_is_refused_before_anything_runs(tmp_path):
+    model = model_of("llava")
+    (tmp_path / "file").write_text("")
+    for place, why in [
+        (tmp_path, "is a directory"),
+        (tmp_path / "none" / "records.jsonl", "lies in .*none, which is no directory"),
+        (tmp_path / "file" / "records.jsonl", "lies in .*file, which is no directory"),
+    ]:
+        with pytest.raises(JournalError, match=rf"{why}; allowed is a file in a directory"):
+            compress(model, keep=5, record_to=place)
+    compress(model, keep=5, record_to=tmp_path / "records.jsonl")
+    assert not (tmp_path / "records.jsonl").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from vicoset.audit import LEVELS, Audit, Reference, against, assemble, look, ref
 from vicoset.errors import SettingError
 from vicoset.evaluate.method import Method
 from vicoset.plan import Keep
+from vicoset.runtime.shared import Shared
 
 if TYPE_CHECKING:
     from vicoset.evaluate.answering import Answer, Model
@@ -33,6 +35,7 @@ class References:
     null: str = "masked"
     _inputs: Any = field(default=None, repr=False)
     _found: Reference | None = field(default=None, repr=False)
+    _tower: Shared | None = field(default=None, repr=False)
 
     def of(self, inputs: Any, make: Callable[[], Reference]) -> Reference:
         """The reference of a prompt, from before where it is the same one.
@@ -44,6 +47,20 @@ class References:
         if self._found is None or self._inputs is not inputs:
             self._inputs, self._found = inputs, make()
         return self._found
+
+    def looking(self, asked: Model, inputs: Any) -> AbstractContextManager[None]:
+        """All runs on a prompt have the same picture, whose tower runs once.
+
+        Args:
+            asked: the model.
+            inputs: the prompt.
+        """
+        if asked.shared is None:
+            return nullcontext()
+        if self._tower is None:
+            # No blocks: runs of an audit look into them, each at its own.
+            self._tower = Shared(asked.model, 0)
+        return self._tower.of(inputs)
 
 
 @dataclass(frozen=True)
@@ -94,7 +111,8 @@ class Audited(Method):
                 "one. Use --batch 1."
             )
         start = time.perf_counter()
-        audit = self._audit(asked, inputs, limit)
+        with self.references.looking(asked, inputs):
+            audit = self._audit(asked, inputs, limit)
         text = asked.processor.tokenizer.decode(
             list(audit.compact_tokens),
             skip_special_tokens=True,

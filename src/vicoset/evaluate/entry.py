@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from vicoset.errors import UnreadableError
@@ -109,16 +110,17 @@ class Entry:
             work=self.work_share,
             kv_bytes=self.kv_bytes,
             full_kv_bytes=self.full_kv_bytes,
-            seconds=self.seconds,
+            seconds={intern(name): value for name, value in self.seconds.items()},
             peak_bytes=self.peak_bytes,
-            process=self.process,
+            process=intern(self.process),
         )
+        # A table holds millions of samples, in which the same few texts come again and again.
         return Sample(
-            task=self.task,
-            sample_id=self.sample_id,
-            unit_id=self.unit_id,
-            stratum=self.stratum,
-            stats=self.stats,
+            task=intern(self.task),
+            sample_id=intern(self.sample_id),
+            unit_id=intern(self.unit_id),
+            stratum=intern(self.stratum),
+            stats={intern(name): value for name, value in self.stats.items()},
             score=self.score,
             groups=self.groups,
             cost=cost if self.depth else None,

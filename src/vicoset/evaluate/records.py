@@ -67,18 +67,27 @@ def load_runs(
     return load_folders(wanted, partial=partial)
 
 
-def load_folders(wanted: Sequence[Folder], *, partial: bool = False) -> list[RunSamples]:
+def load_folders(
+    wanted: Sequence[Folder],
+    *,
+    partial: bool = False,
+    left_out: list[tuple[Folder, int]] | None = None,
+) -> list[RunSamples]:
     """Some runs, the tasks of one model and method joined.
 
     Args:
         wanted: the folders of the runs.
         partial: leave incomplete runs out instead of refusing them.
+        left_out: gets those with the number of their answers.
     """
     joined: dict[str, RunSamples] = {}
     taken: dict[tuple[str, str], Folder] = {}
     for folder in wanted:
         contents = folder.read()
-        if partial and (len(contents.answered) < len(folder.ids)):
+        answered = len(contents.answered)
+        if partial and answered < len(folder.ids):
+            if left_out is not None:
+                left_out.append((folder, answered))
             continue
         entries = complete(folder, contents)
         info = RunInfo(**folder.facts["info"])

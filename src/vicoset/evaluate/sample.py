@@ -17,7 +17,7 @@ Sums = Mapping[str, NDArray[np.float64]]
 """Summed statistics by name; the arrays have one shape, ``[...]`` or ``[..., strata]``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cost:
     """What one sample cost.
 
@@ -44,7 +44,7 @@ class Cost:
     process: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One scored answer, as the statistics see it.
 

@@ -6,13 +6,16 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vicoset.errors import SettingError
+from vicoset.errors import RunError, SettingError
 from vicoset.evaluate.folder import Folder
 from vicoset.evaluate.folder import folders as folders_below
 from vicoset.evaluate.statistics.study import REPLICATES, SEED
 from vicoset.evaluate.texts import listed
+
+if TYPE_CHECKING:
+    from vicoset.evaluate.tables.records import Found
 
 FORMS = {"markdown": "md", "csv": "csv", "latex": "tex"}
 POINTS = {"coverage": ("gmc-h1", "gmc-h2", "gmc-l16"), "probe": ("gmc-l16",)}
@@ -29,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, help="directory of the runs")
     parser.add_argument("--tasks", default="", help="only these; all that Full answered by default")
     parser.add_argument("--model-name", default="", help="where runs of several models lie there")
+    parser.add_argument("--methods", dest="plans", default="", help="only these plans")
+    parser.add_argument("--keeps", dest="budgets", default="", help="only these budgets")
     add_options(parser)
 
 
@@ -122,6 +127,31 @@ def write(
         _store(options.to.with_name(f"{options.to.name}.{ending}"), text)
 
 
+def _chosen(found: Found, options: argparse.Namespace) -> Found:
+    """The rows that ``table`` was asked for; an equal-work table is asked for by its targets."""
+    from vicoset.evaluate.tables.lineup import GMC
+    from vicoset.evaluate.tables.records import FULL_KEY
+    from vicoset.plan import names_in
+
+    plans = names_in(getattr(options, "plans", ""))
+    keeps = listed(getattr(options, "budgets", ""))
+    free = set() if options.kind != "equal-work" else {k.plan for k in found.runs} - {*GMC}
+    runs = {
+        key: runs
+        for key, runs in found.runs.items()
+        if (not plans or key.plan in plans) and (not keeps or key.keep in keeps or key.plan in free)
+    }
+    if not {*runs} - {FULL_KEY}:
+        plan = ", ".join(sorted({key.plan for key in found.runs}))
+        keep = ", ".join(sorted({key.keep for key in found.runs if key.keep}))
+        raise RunError(
+            f"{found.out} holds no run of the plans {plans or 'of all'} with the budgets "
+            f"{keeps or 'of all'}; there are the plans {plan} and the budgets {keep or 'none'}."
+        )
+    full = {FULL_KEY: found.runs[FULL_KEY]} if FULL_KEY in found.runs else {}
+    return replace(found, runs={**full, **runs})
+
+
 def tables(options: argparse.Namespace, folders: Sequence[Folder] | None) -> list[Any]:
     """The panels of a table.
 
@@ -138,7 +168,7 @@ def tables(options: argparse.Namespace, folders: Sequence[Folder] | None) -> lis
         raise SettingError(f"table {options.kind!r}; allowed are {', '.join((*KINDS, *AUDITED))}.")
     tasks, audited = listed(options.tasks), options.kind in AUDITED
     model = getattr(options, "model_name", "")
-    found = find(options.out, tasks, model, folders, audited=audited)
+    found = _chosen(find(options.out, tasks, model, folders, audited=audited), options)
     how = Options(
         replicates=options.replicates,
         seed=options.seed,

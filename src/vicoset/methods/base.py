@@ -33,6 +33,7 @@ from vicoset.methods.scene import (
     Tower,
     View,
 )
+from vicoset.methods.streamed import is_plain, plain_sums
 
 __all__ = [
     "CURRENT",
@@ -242,6 +243,8 @@ def column_sums(scene: Scene, view: View, rows: Tensor, heads: str = "mean") -> 
     """
     if heads not in ("mean", "max"):
         raise MethodError(f"heads={heads!r}; allowed are 'mean' and 'max'. Write heads='mean'.")
+    if is_plain(view, rows):
+        return plain_sums(view, rows, scene.visual, heads)
     total: Tensor | None = None
     for _, attention in attention_rows(scene, view, rows):
         merged = attention.mean(0) if heads == "mean" else attention.amax(0)

@@ -13,7 +13,7 @@ from vicoset.methods.greedy import steady, unit
 HELD = 1 << 28  # cosines that are held at once, 1 GiB in float32: those of 16,384 tokens
 BLOCK = 1 << 9  # rows of a block: products of this size run at the speed of large ones
 ROWS = 1 << 22  # elements of a temporary, 16 MiB in float32
-WORTH = 8  # a row on its own costs this many times its share of the product, or more
+WORTH = 16  # a row on its own costs this many times its share of the product, or more
 
 
 class Cosines:
@@ -46,6 +46,22 @@ class Cosines:
         if self.held is not None:
             return self.held.index_select(0, tokens)
         return self._read(_product(self._unit.index_select(0, tokens), self._unit))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the cosines."""
+        return self._unit.dtype
+
+    def between(self, some: Tensor, others: Tensor) -> Tensor:
+        """[S, O] the cosines of some tokens to some others.
+
+        Args:
+            some: [S] indices.
+            others: [O] indices.
+        """
+        if self.held is not None:
+            return self.held[some[:, None], others]
+        return self._read(_product(self._unit[some], self._unit[others]))
 
     def row(self, token: Tensor) -> Tensor:
         """[N] the cosines of one token, [1], to all."""

@@ -27,6 +27,14 @@ def nearest(rows: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(values), torch.cat(places)
 
 
+def _gaps(rows: Tensor, row: Tensor) -> Tensor:
+    """[n] squared distances to one row, [1, d]; 0 between equal rows, in one pass over them."""
+    if rows.device.type != "cpu" or rows.dtype not in (torch.float32, torch.float64):
+        return (rows - row).square().sum(1)
+    exact = "donot_use_mm_for_euclid_dist"  # products would leave a rest between equal rows
+    return torch.cdist(rows, row, compute_mode=exact)[:, 0].square()
+
+
 def outermost(rows: Tensor, first: Tensor, count: int) -> Tensor:
     """[count] different rows by farthest-first traversal in squared distance; ties to the lower.
 
@@ -38,7 +46,7 @@ def outermost(rows: Tensor, first: Tensor, count: int) -> Tensor:
     picks = [first.nan_to_num(nan=-1.0).argmax(0, keepdim=True)]
     away = torch.full_like(first, torch.inf)
     while len(picks) < count:
-        gaps = (rows - rows.index_select(0, picks[-1])).square().sum(1).nan_to_num(nan=0.0)
+        gaps = _gaps(rows, rows.index_select(0, picks[-1])).nan_to_num(nan=0.0)
         away = torch.minimum(away, gaps).index_fill(0, picks[-1], -1.0)
         picks.append(away.argmax(0, keepdim=True))
     return torch.cat(picks)

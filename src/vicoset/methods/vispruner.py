@@ -10,14 +10,14 @@ from torch import Tensor
 
 from vicoset.errors import SettingError
 from vicoset.methods.base import TOWER, About, Scene, Selection
-from vicoset.methods.greedy import steady, unit
+from vicoset.methods.cosines import ROWS, Cosines
 from vicoset.methods.images import shares
 from vicoset.methods.presets import single
 from vicoset.methods.registry import register_selector
 from vicoset.methods.visionzip import scores_of
 
 STEP = 8  # tokens that one round of matching removes
-GRAM = 1 << 28  # entries up to which the cosines are kept instead of taken again, 1 GiB
+NEAR = 16  # partners that are remembered of each token
 
 
 @register_selector
@@ -88,21 +88,56 @@ def distinct(features: Tensor, keep: int) -> Tensor:
         features: [R, d], in the order of the list.
         keep: rows that stay.
     """
-    rows = unit(features)
-    order = torch.arange(len(rows), device=rows.device)
+    order = torch.arange(len(features), device=features.device)
     if not keep:
         return order[:0]
-    gram = steady(rows @ rows.mT) if len(rows) ** 2 <= GRAM and len(rows) > keep else None
+    partners = _Partners(features) if len(order) > keep else None
     while len(order) > keep:
+        assert partners is not None
         first, second = order[::2], order[1::2]
-        if gram is None:
-            closest = steady(rows[first] @ rows[second].mT).amax(1)
-        else:
-            closest = gram[first[:, None], second].amax(1)
+        closest = partners.closest(order)
         going = min(STEP, len(order) - keep, len(first))
         staying = closest.argsort(descending=True, stable=True)[going:]
         order = torch.cat([first[staying], second])
     return order
+
+
+class _Partners:
+    """Each token's nearest ones, so that a round looks at a few of them and not at all pairs."""
+
+    def __init__(self, features: Tensor) -> None:
+        self._cosines = Cosines(features, len(features))
+        near = min(NEAR, len(features))
+        self._values = features.new_zeros(len(features), near, dtype=self._cosines.dtype)
+        self._places = torch.zeros_like(self._values, dtype=torch.long)
+        self._sought = 2 * len(features)  # tokens among which they were sought last
+
+    def closest(self, order: Tensor) -> Tensor:
+        """[n] the largest cosine of each token at an even place to one at an odd place.
+
+        Args:
+            order: tokens that are left.
+        """
+        if 2 * len(order) <= self._sought:
+            self._seek(order)
+        first, second = order[::2], order[1::2]
+        there = torch.zeros(len(self._values), dtype=torch.bool, device=order.device)
+        there[second] = True
+        values = self._values[first].masked_fill(~there[self._places[first]], -torch.inf)
+        best = values.amax(1)
+        alone = (best == -torch.inf).nonzero()[:, 0]  # none of the nearest is in the other half
+        for part in torch.split(alone, max(1, ROWS // max(1, len(second)))):
+            best[part] = self._cosines.between(first[part], second).amax(1)
+        return best
+
+    def _seek(self, order: Tensor) -> None:
+        """The nearest tokens among those that are left."""
+        self._sought = len(order)
+        near = min(self._values.shape[1], len(order))
+        for part in torch.split(order, max(1, ROWS // len(order))):
+            found = self._cosines.between(part, order).topk(near, dim=1)
+            self._values[part, :near] = found.values
+            self._places[part, :near] = order[found.indices]
 
 
 single("vispruner", "vispruner", 0, "drop")

@@ -120,7 +120,8 @@ class VLMPruner:
         Args:
             states: [n, d].
         """
-        spread = states.var(0, correction=0).argsort(descending=True, stable=True)
+        # Two passes: the library's variance goes column by column, several times as slowly.
+        spread = (states - states.mean(0)).square_().mean(0).argsort(descending=True, stable=True)
         return unit(states.index_select(1, spread[: self.channels].sort().values))
 
     def of_image(self, space: Space, pivots: Tensor, keep: int) -> Part:
@@ -202,6 +203,10 @@ class _Crowd:
             really: [m] bool.
         """
         rows, places = self._space
+        if rows.device.type == "cpu":  # looking is free, and most candidates are not kept
+            tokens, really = tokens[really], really[really]
+            if not len(tokens):
+                return
         cosines = steady(rows @ rows.index_select(0, tokens).mT)
         gaps = (places[:, None] - places.index_select(0, tokens)).square().sum(2).sqrt()
         self._closest = self._closest.maximum(cosines.masked_fill(~really, -torch.inf).amax(1))

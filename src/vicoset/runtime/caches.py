@@ -56,10 +56,11 @@ def check_static(prefix: str) -> None:
         )
 
 
-def is_static(cache: Any) -> bool:
-    """Whether blocks get a cache's whole buffers, free slots included."""
+def slots_of(cache: Any) -> int:
+    """Positions of the buffers that a static cache hands over whole; 0 for caches that grow."""
     layers = getattr(cache, "layers", ())
-    return any(type(layer).__name__ == "StaticLayer" for layer in layers)
+    sizes = (int(n.max_cache_len) for n in layers if type(n).__name__ == "StaticLayer")
+    return max(sizes, default=0)
 
 
 def gather_cache(cache: Any, blocks: range, kept: Kept, length: int) -> None:

@@ -16,9 +16,9 @@ from vicoset.models.families import Family
 from vicoset.models.layout import Layout
 from vicoset.models.towers import class_width, facts_of
 from vicoset.plan import Derived, Keep, Plan
-from vicoset.runtime import decoding
+from vicoset.runtime import compiled, decoding
 from vicoset.runtime.caches import check_static
-from vicoset.runtime.compact import Compacted
+from vicoset.runtime.gather import Kept
 
 
 def check_model(family: Family, model: Any, decoder: Any, plan: Plan, depth: int) -> None:
@@ -85,6 +85,7 @@ def check_top(model: Any) -> None:
             f"compress got a {kind}; allowed is a loaded model. Pass load(directory).model, or the "
             "model of a pipeline."
         )
+    compiled.check_not_compiled(model)
     wrapped = {
         "_orig_mod": "a torch.compile of the model",
         "get_base_model": "an adapter around the model",
@@ -260,10 +261,17 @@ def check_windows(windows: dict[int, int], position: int) -> None:
         )
 
 
-def check_compacted(states: Tensor, done: Compacted, attended: Tensor) -> None:
-    """The compact batch has the length that text and budgets add up to."""
-    expected = done.kept.length
-    if states.shape[1] != expected:
+def check_length(block: int, states: Tensor, kept: Kept) -> None:
+    """A block behind a compaction gets exactly the positions that text and budgets add up to.
+
+    Args:
+        block: its number.
+        states: [B, L', d], its input.
+        kept: the gather that led there.
+    """
+    if states.shape[1] != kept.length:
         raise RuntimeStateError(
-            f"compaction left {states.shape[1]} positions where {expected} were planned."
+            f"block {block} got {states.shape[1]} positions where the compaction left "
+            f"{kept.length}, so something between the blocks changed the sequence; allowed is "
+            "what the blocks hand on. Undo the patch, or compress at another boundary."
         )

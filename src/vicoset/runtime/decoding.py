@@ -92,25 +92,45 @@ class Session:
         changed = dict(kwargs)
         if kwargs.get("position_ids") is None:
             first = self.length + past - kept.length
-            device = kept.index.device
+            device = (kwargs["input_ids"] if states is None else states).device
             changed["position_ids"] = torch.arange(first, first + steps, device=device)[None]
         mask = kwargs.get("attention_mask")
         made = isinstance(mask, dict) or (isinstance(mask, Tensor) and mask.ndim != 2)
         if made and (given is None or (isinstance(given, Tensor) and given.ndim == 2)):
             mask = given
         if mask is None and kept.valid is not None:
-            behind = kept.valid.new_ones(len(kept.valid), past - kept.length + steps)
-            changed["attention_mask"] = torch.cat([kept.valid, behind], 1).long()
+            changed["attention_mask"] = self.unasked_mask(past + steps)
         elif isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] != past + steps:
             changed["attention_mask"] = self.compact_mask(mask, past + steps)
         return changed
+
+    def static_mask(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The mask from which the library makes the one of a static cache, before the decoder.
+
+        Args:
+            args: of ``prepare_inputs_for_generation``.
+            kwargs: of the same call.
+        """
+        mask = kwargs.get("attention_mask")
+        if isinstance(mask, Tensor) and mask.ndim == 2:
+            return self.compact_mask(mask)
+        if mask is None and self.gaps(0):
+            ids: Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
+            steps = kwargs.get("next_sequence_length") or ids.shape[1]
+            return self.unasked_mask(int(kwargs["past_key_values"].get_seq_length()) + int(steps))
+        return mask
+
+    def unasked_mask(self, wanted: int) -> Tensor:
+        """A 2-D mask over what the caches hold, for a prompt that came without one."""
+        front = self.front(0)
+        return torch.cat([front, front.new_ones(len(front), wanted - front.shape[1])], 1).long()
 
     def compact_mask(self, mask: Tensor, wanted: int | None = None) -> Tensor:
         """A 2-D mask over the whole text, on what the caches hold."""
         kept = self.base
         if kept is None:
             return mask
-        front = mask.new_ones(kept.index.shape) if kept.valid is None else kept.valid.to(mask.dtype)
+        front = mask.new_ones(kept.index.shape) if kept.valid is None else kept.valid.to(mask)
         compact = torch.cat([front, mask[:, self.length :]], 1)
         if wanted is not None and compact.shape[1] != wanted:
             raise UnsupportedError(
@@ -170,7 +190,7 @@ def _before_dense_block(
     session: Session, number: int, block: nn.Module, args: Any, kwargs: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     states = args[0] if args else kwargs["hidden_states"]
-    front = session.front(number)
+    front = session.front(number).to(states.device)
     past = int(kwargs["past_key_values"].get_seq_length(number)) - front.shape[1]
     kernel = _kernel(block)
     mask = None

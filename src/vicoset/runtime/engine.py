@@ -23,10 +23,11 @@ from vicoset.methods.base import DECODER, TOWER
 from vicoset.models.families import Family, decoder_of, family_of, layers_of
 from vicoset.models.features import watch_image_features
 from vicoset.plan import Keep, Plan
-from vicoset.runtime import checks, decoding, record_lines
+from vicoset.runtime import checks, compiled, decoding, record_lines
 from vicoset.runtime.caches import check_cache
 from vicoset.runtime.compact import Watch
 from vicoset.runtime.gate import Gate
+from vicoset.runtime.host import on_host
 from vicoset.runtime.packed import hook_blocks, packing_of
 from vicoset.runtime.prompt import Prompt, PromptForward
 from vicoset.runtime.record import Record, Records, digest_of, one_or_all
@@ -65,6 +66,8 @@ class Engine(PromptForward):
         self.settings = settings or Settings()
         self.force, self.watch = force, watch
         self.audit, self.record_to = audit, record_to
+        if record_to is not None:
+            record_lines.check_place(record_to)
         self.digest = digest_of(plan, self.settings)
         self.family: Family = family_of(model, allow_uncertified)
         self.decoder: Any = decoder_of(model)
@@ -93,7 +96,7 @@ class Engine(PromptForward):
         self._prompt_handles: list[Any] = []
         self._watch: Any = None
         self._wrapped: list[tuple[Any, str]] = []
-        self._gate = Gate()
+        self._gate = Gate(model, self)
 
     # -- attaching -----------------------------------------------------------------------------
 
@@ -171,6 +174,8 @@ class Engine(PromptForward):
         try:
             if self.prefix == "replay":
                 kwargs["use_cache"] = False
+            if self.packing is not None:
+                kwargs["disable_compile"] = True  # each step's positions come from hooks
             ids = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None))
             self._given = tuple(ids.shape) if isinstance(ids, Tensor) else (0, 0)
             self._generating, self.session = True, None
@@ -185,22 +190,25 @@ class Engine(PromptForward):
     def _prepare(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         cache = kwargs.get("past_key_values")
         session = decoding.session_of(cache)
-        mask = kwargs.get("attention_mask")
-        static = bool(getattr(cache, "is_compileable", False))
-        if session is not None and static and isinstance(mask, Tensor) and mask.ndim == 2:
+        if session is not None and getattr(cache, "is_compileable", False):
             # Static caches get their 4-D mask here already, from the 2-D one.
-            kwargs["attention_mask"] = session.compact_mask(mask)
+            kwargs["attention_mask"] = session.static_mask(args, kwargs)
         return original(*args, **kwargs)
 
+    def _traced(self, tokens: Any, cache: Any) -> bool:
+        return compiled.traced_step(self._generating and self.packing is None, tokens, cache)
+
     def _before_model(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        cache = kwargs.get("past_key_values")
+        if self._traced(ids, cache):
+            return
         self._gate.enter()
         self._end_prompt()  # a KeyboardInterrupt may have left one behind
         self._mask = kwargs.get("attention_mask")
-        ids = kwargs.get("input_ids", args[0] if args else None)
         if ids is None:
             checks.check_no_ids(kwargs)
             return
-        cache = kwargs.get("past_key_values")
         held = int(cache.get_seq_length()) if cache is not None else 0
         if held and not self._generating and decoding.session_of(cache) is not None:
             checks.check_step(self.model, kwargs)
@@ -233,12 +241,16 @@ class Engine(PromptForward):
             self.prompt.ahead = ids.shape[1] - length
 
     def _after_model(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        if self._traced(ids, kwargs.get("past_key_values")):
+            return
         if not self._gate.mine:
             return  # refused at the gate; the prompt is another thread's
         prompt = self.prompt
         try:
             if output is None or prompt is None:  # nothing came out: an exception
                 return
+            compiled.check_reached(prompt.reached, prompt.wanted)
             if prompt.attended is not None and prompt.replayed is None:
                 if prompt.cache is None:
                     prompt.cache = getattr(output, "past_key_values", None)
@@ -269,6 +281,9 @@ class Engine(PromptForward):
     def _before_decoder(
         self, module: nn.Module, args: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]] | None:
+        states, cache = kwargs.get("inputs_embeds"), kwargs.get("past_key_values")
+        if self._traced(states, cache):
+            return None
         if not self._gate.mine:
             raise RuntimeStateError(
                 f"the decoder of this {type(self.model).__name__} was called past the model's own "
@@ -278,22 +293,22 @@ class Engine(PromptForward):
         if self.prompt is None:
             return self._decode(args, kwargs)
         prompt = self.prompt
-        states = kwargs.get("inputs_embeds")
+        prompt.reached.add(compiled.DECODER)
         if states is None or states.shape[1] != prompt.length:
             raise UnsupportedError(
                 f"the decoder got {None if states is None else states.shape[1]} positions for a "
                 f"prompt of {prompt.length}; allowed are whole prompts. Drop prefill_chunk_size."
             )
-        prompt.cache = kwargs.get("past_key_values")
+        prompt.cache = cache
         check_cache(prompt.cache, self.prefix)
         if prompt.replayed is None:
             self._describe(prompt, kwargs, states)
             if not any(layout is not None for layout in prompt.layouts):
                 self._end_prompt()
                 return None
-            checks.check_windows(self.windows, prompt.length)
             if self._keeps_everything(prompt):
                 return None  # no hook, no tap: the model's own path, bit for bit
+            checks.check_windows(self.windows, prompt.length)
             checks.check_labels(prompt.kwargs)
         self._install(prompt)
         return None
@@ -317,6 +332,7 @@ class Engine(PromptForward):
             self._prompt_handles += decoding.hook_dense_blocks(self.layers, session)
         return args, session.decode_arguments(kwargs, self._mask)
 
+    @on_host
     def _keep_records(self, prompt: Prompt) -> None:
         rows = records_of(self, prompt)
         self.records += rows

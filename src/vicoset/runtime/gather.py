@@ -28,7 +28,7 @@ class Kept:
 
     def after(self, first: Kept) -> Kept:
         """This gather behind ``first``, as one gather of the sequence before ``first``."""
-        return Kept(first.index.gather(1, self.index), self.valid)
+        return Kept(first.index.to(self.index.device).gather(1, self.index), self.valid)
 
 
 def kept_positions(stays: list[Tensor], counts: list[int]) -> Kept:
@@ -52,7 +52,8 @@ def kept_positions(stays: list[Tensor], counts: list[int]) -> Kept:
 
 def gather_states(states: Tensor, kept: Kept) -> Tensor:
     """[B, L, d] -> [B, L', d]."""
-    return states.gather(1, kept.index[..., None].expand(-1, -1, states.shape[-1]))
+    index = kept.index.to(states.device)  # blocks may be spread over devices
+    return states.gather(1, index.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
 
 def gather_axis(tensor: Tensor, kept: Kept, axis: int, batch_axis: int) -> Tensor:
@@ -67,7 +68,7 @@ def gather_axis(tensor: Tensor, kept: Kept, axis: int, batch_axis: int) -> Tenso
     view[batch_axis], view[axis] = batch, kept.length
     sizes = list(tensor.shape)
     sizes[axis] = kept.length
-    return tensor.gather(axis, kept.index.view(view).expand(sizes))
+    return tensor.gather(axis, kept.index.to(tensor.device).view(view).expand(sizes))
 
 
 def gather_mask(mask: Tensor, kept: Kept, length: int, static: bool = False) -> Tensor:
@@ -86,15 +87,20 @@ def gather_mask(mask: Tensor, kept: Kept, length: int, static: bool = False) -> 
     columns = hide(columns, kept.valid)
     if not static and mask.shape[-1] <= length:
         return columns
-    slots = (*columns.shape[:3], mask.shape[-1] - kept.length)
-    return torch.cat([columns, columns.new_full(slots, hidden(columns))], -1)
+    return widened(columns, mask.shape[-1])
+
+
+def widened(mask: Tensor, slots: int) -> Tensor:
+    """A mask [B, h, q, L'] over all slots of a cache, the free ones behind L' hidden."""
+    free = (*mask.shape[:3], max(0, slots - mask.shape[-1]))
+    return torch.cat([mask, mask.new_full(free, hidden(mask))], -1)
 
 
 def hide(mask: Tensor, valid: Tensor | None) -> Tensor:
     """A mask [B, h, q, L'] that sees no padding slot."""
     if valid is None:
         return mask
-    return mask.masked_fill(~valid[:, None, None], hidden(mask))
+    return mask.masked_fill(~valid[:, None, None].to(mask.device), hidden(mask))
 
 
 def hidden(mask: Tensor) -> bool | float:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vicoset.errors import UnsupportedError
-from vicoset.runtime.gather import Kept, gather_axis, gather_mask
+from vicoset.runtime.gather import Kept, gather_axis, gather_mask, widened
 from vicoset.runtime.packed import Packing, ids_of
 
 # Arguments that belong to the model's head or its inputs and only pass through the blocks.
@@ -24,11 +24,12 @@ class Rewriter:
         length: int,
         config: Any,
         flash: bool,
-        static: bool = False,
+        slots: int = 0,
         packing: Packing | None = None,
     ) -> None:
         self.kept, self.length, self.config, self.flash = kept, length, config, flash
-        self.static, self.packing = static, packing
+        self.slots = slots  # of a static cache, whose blocks see the free ones as well
+        self.packing = packing
         # The source is kept beside the result: an id is only unique while its object lives.
         self.memory: dict[int, tuple[Any, Any]] = {}
 
@@ -87,10 +88,10 @@ class Rewriter:
                 "Load the model with attn_implementation='sdpa'."
             )
         if mask.ndim == 4:
-            return gather_mask(mask, self.kept, self.length, self.static)
+            return gather_mask(mask, self.kept, self.length, self.slots > 0)
         gathered = gather_axis(mask[:, : self.length], self.kept, 1, 0)
         if self.kept.valid is not None:
-            gathered = gathered.masked_fill(~self.kept.valid, 0)
+            gathered = gathered.masked_fill(~self.kept.valid.to(gathered.device), 0)
         return None if bool(gathered.all()) else gathered
 
     def _padding_mask(self, states: Tensor) -> Any:
@@ -99,7 +100,10 @@ class Rewriter:
         if valid is None:
             return None
         if id(valid) not in self.memory:
-            self.memory[id(valid)] = (valid, causal_mask(self.config, states, valid))
+            mask = causal_mask(self.config, states, valid)
+            if self.slots and isinstance(mask, Tensor) and mask.ndim == 4:
+                mask = widened(mask, self.slots)
+            self.memory[id(valid)] = (valid, mask)
         return self.memory[id(valid)][1]
 
     def _spans(self, value: Any) -> bool:
@@ -117,7 +121,7 @@ def causal_mask(config: Any, states: Tensor, valid: Tensor) -> Any:
         "config": config,
         "inputs_embeds": states,
         "input_embeds": states,  # its name before 5.x
-        "attention_mask": valid.long(),
+        "attention_mask": valid.to(states.device).long(),
         "past_key_values": None,
         "position_ids": None,  # gapped ones would be read as packed sequences
         "cache_position": torch.arange(states.shape[1], device=states.device),

@@ -20,9 +20,11 @@ from vicoset.models.layout import Layout, PromptInputs
 from vicoset.models.question import end_ids
 from vicoset.plan import Keep, Plan, Stage
 from vicoset.runtime import checks, decoding
-from vicoset.runtime.caches import check_cache, gather_cache, is_static
+from vicoset.runtime.caches import check_cache, gather_cache, slots_of
 from vicoset.runtime.compact import Compacted, Watch, compact, extend
+from vicoset.runtime.compiled import DECODER
 from vicoset.runtime.gather import Kept, gather_axis
+from vicoset.runtime.host import on_host
 from vicoset.runtime.kwargs import Rewriter
 from vicoset.runtime.packed import Packing
 from vicoset.runtime.record_time import Laps
@@ -61,6 +63,9 @@ class Prompt:
     copies: int = 1  # rows of each sample, when generate has multiplied them
     positions: Any = None  # rotary positions as the decoder got them
     origin: Origin | None = None
+    # Blocks whose hooks have to be called in this forward, and those whose hooks were.
+    wanted: set[int] = field(default_factory=lambda: {DECODER})
+    reached: set[int] = field(default_factory=set)
 
     @property
     def length(self) -> int:
@@ -106,6 +111,7 @@ class PromptForward:
     tokenizer: Any
     companions: Mapping[str, Any]
 
+    @on_host
     def _describe(self, prompt: Prompt, kwargs: dict[str, Any], states: Tensor) -> None:
         """Which positions are visual, attended, and where they lie."""
         prompt.positions = kwargs.get("position_ids")
@@ -164,6 +170,7 @@ class PromptForward:
     def _install(self, prompt: Prompt) -> None:
         """Hooks on the blocks, and taps on those whose history a boundary reads."""
         first = min(self.boundaries)
+        prompt.wanted.update(range(first, len(self.layers)))
         for number in range(first, len(self.layers)):
             hook = functools.partial(self._before_block, number)
             self._prompt_handles.append(
@@ -186,6 +193,7 @@ class PromptForward:
         prompt = self.prompt
         if self._dry or prompt is None:
             return None
+        prompt.reached.add(number)
         kwargs = dict(kwargs)
         states = args[0] if args else kwargs.pop("hidden_states")
         if prompt.cache is None:  # a direct forward's decoder makes it itself
@@ -194,8 +202,10 @@ class PromptForward:
             states = self._at_boundary(prompt, number, block, states, kwargs)
         if prompt.kept is None or prompt.rewriter is None:
             return None
+        checks.check_length(number, states, prompt.kept)
         return (states, *args[1:]), prompt.rewriter(kwargs, states)
 
+    @on_host
     def _at_boundary(
         self, prompt: Prompt, number: int, block: nn.Module, states: Tensor, kwargs: dict[str, Any]
     ) -> Tensor:
@@ -209,6 +219,7 @@ class PromptForward:
         check_cache(prompt.cache, self.prefix)
         laps = Laps(states.device)
         assert prompt.current is not None
+        prompt.current = prompt.current.to(states.device)
         done = compact(
             stage,
             self.keep,
@@ -221,12 +232,14 @@ class PromptForward:
             self.audit,
             [0 if one is None else len(one.visual) for one in prompt.layouts],
         )
+        later = {n for p in self.boundaries if p > number for n in history_blocks(self.plan, p)}
+        for block_read in set(prompt.history) - later:  # dense queries, keys and values
+            del prompt.history[block_read]
         if done is None:
             return states
         if prompt.cache is not None and self.prefix == "gathered":
             gather_cache(prompt.cache, range(number), done.kept, states.shape[1])
         compacted = done.apply(states)
-        checks.check_compacted(compacted, done, prompt.current)
         laps.lap("compaction")
         done = done.timed(laps)
         prompt.done.append(done)
@@ -283,7 +296,7 @@ class PromptForward:
             prompt.length,
             self.decoder.config,
             flash,
-            is_static(prompt.cache),
+            slots_of(prompt.cache),
             self.packing,
         )
 
@@ -320,7 +333,7 @@ class PromptForward:
         rank = (mask.flatten().cumsum(0) - 1).view_as(mask)
         own = gather_axis(mask, kept, 1, 0)
         if kept.valid is not None:
-            own = own & kept.valid
+            own = own & kept.valid.to(own.device)
         return original(states, own, features[gather_axis(rank, kept, 1, 0)[own]])
 
     def _remember(self, prompt: Prompt) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vicoset.errors import UnreadableError
+from vicoset.errors import JournalError, UnreadableError
 
 _OPEN, _CLOSE = b',"sha256":"', b'"}'
 _TAIL = len(_OPEN) + 64 + len(_CLOSE)
@@ -66,6 +66,27 @@ def append(path: str | os.PathLike[str], bodies: list[dict[str, Any]]) -> None:
     data = b"".join(map(seal, bodies))
     with Path(path).open("ab", buffering=0) as file:
         file.write(data)
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise while nothing is lost yet when no lines can be added to a file.
+
+    Args:
+        path: as for :func:`append`.
+    """
+    place = Path(path)
+    why = None
+    if place.is_dir():
+        why = "is a directory"
+    elif not place.parent.is_dir():
+        why = f"lies in {place.parent}, which is no directory"
+    elif not os.access(place if place.exists() else place.parent, os.W_OK):
+        why = "may not be written"
+    if why is not None:
+        raise JournalError(
+            f"records cannot be added to {place}: it {why}; allowed is a file in a directory that "
+            "is there. Make the directory first, or name another file."
+        )
 
 
 def _no_constant(name: str) -> Any:

@@ -144,7 +144,9 @@ def scene_of(
     first = origin.layouts[row]
     assert first is not None
     parts = Parts(
-        embeddings=_embeddings(origin, row, first.visual[ranks]) if EMBEDDINGS in needs else None,
+        embeddings=_embeddings(origin, row, first.visual[ranks], device)
+        if EMBEDDINGS in needs
+        else None,
         text=_text(origin, row, first, layout, states) if needs & {TEXT, QUESTION} else None,
         tower=origin.tower.tower(row, first, ranks, device)
         if TOWER in needs and origin.tower is not None
@@ -152,7 +154,7 @@ def scene_of(
         current=current if CURRENT in needs else None,
         previous=history[-1] if PREVIOUS in needs else None,
         decoder=origin.decoder if DECODER in needs else None,
-        every_embedding=_embeddings(origin, row, first.visual)
+        every_embedding=_embeddings(origin, row, first.visual, device)
         if EMBEDDINGS in needs and len(ranks) < len(first.visual)
         else None,
     )
@@ -174,15 +176,15 @@ def scene_of(
     )
 
 
-def _embeddings(origin: Origin, row: int, positions: Tensor) -> Tensor:
+def _embeddings(origin: Origin, row: int, positions: Tensor, device: torch.device) -> Tensor:
     assert origin.embeddings is not None
-    return origin.embeddings[row].index_select(0, positions.to(origin.embeddings.device)).detach()
+    own = origin.embeddings[row]
+    return own.index_select(0, positions.to(own.device)).detach().to(device)
 
 
 def _text(origin: Origin, row: int, first: Layout, now: Layout, states: Tensor) -> Text:
     """The text tokens of a row; text is never dropped, so both layouts list the same tokens."""
-    assert origin.embeddings is not None
-    device = origin.embeddings.device
+    device = states.device
     ids = origin.ids[row].index_select(0, first.text.to(origin.ids.device)).cpu()
     marked = question.question_mask(ids, first.text, first.visual, origin.ends, origin.tokenizer)
     asked = embed = None
@@ -192,11 +194,11 @@ def _text(origin: Origin, row: int, first: Layout, now: Layout, states: Tensor) 
     positions = now.text.to(device)
     return Text(
         ids=ids.to(device),
-        embeddings=_embeddings(origin, row, first.text),
+        embeddings=_embeddings(origin, row, first.text, device),
         positions=positions,
         question_mask=marked.to(device),
         question=asked,
-        states=states.index_select(0, positions.to(states.device)).detach(),
+        states=states.index_select(0, positions).detach(),
         embed=embed,
     )
 

@@ -22,28 +22,31 @@ def view_of(
     visual: Tensor,
     queries: Tensor,
 ) -> View:
-    """One row of what a block's attention was called with, as methods read it."""
+    """One row of what a block's attention was called with, as methods read it.
+
+    The block may have run on another device than the states; methods get all of it in one place.
+    """
     length = len(attended)
-    batch = len(seen.queries)
+    batch, there, here = len(seen.queries), seen.queries.device, visual.device
     mask = seen.mask
     native = mask is not None and mask.ndim == 4
     own = None
     if native:
         assert mask is not None
-        own = mask[row if mask.shape[0] == batch else 0][..., :length, :]
+        own = mask[row if mask.shape[0] == batch else 0][..., :length, :].to(here)
     return View(
         block=block,
-        queries=seen.queries[row].index_select(1, queries).detach(),
-        keys=seen.keys[row, :, :length].detach(),
-        values=seen.values[row].index_select(1, visual).detach(),
+        queries=seen.queries[row].index_select(1, queries.to(there)).detach().to(here),
+        keys=seen.keys[row, :, :length].detach().to(here),
+        values=seen.values[row].index_select(1, visual.to(there)).detach().to(here),
         output_probe=output_prober(attention, seen.queries.shape[1]),
         scaling=seen.scaling,
         mask=own,
         key_valid=None if native else attended,
         sliding_window=None if native else seen.sliding_window,
         softcap=seen.softcap,
-        sinks=seen.sinks,
-        every_query=seen.queries[row, :, :length].detach(),
+        sinks=None if seen.sinks is None else seen.sinks.detach().to(here),
+        every_query=seen.queries[row, :, :length].detach().to(here),
     )
 
 

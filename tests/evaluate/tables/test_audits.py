@@ -13,6 +13,7 @@ import pytest
 
 from tests.core.helpers import refused
 from tests.evaluate.tables import made
+from vicoset.audit import correlation
 from vicoset.errors import RunError
 from vicoset.evaluate.entry import FULL
 from vicoset.evaluate.fingerprint import digest_of
@@ -104,7 +105,7 @@ def test_the_mechanism_is_what_loops_find(runs: tuple[Path, list[Folder]]) -> No
     full = entries_of(folders, FULL)
     for plan in plans_at("gmc-h2", made.DEPTH):
         mine = entries_of(folders, plan)
-        (row,) = [r.values for r in first.rows if r.values["plan"] == plan]
+        (row,) = [r.values for r in first.rows if r.values.get("plan") == plan]
         audits = {name: one.evidence["audit"] for name, one in mine.items()}
         vie = {name: audit["decision"]["vie"] for name, audit in audits.items()}
         assert value(row["vie"]) == pytest.approx(np.mean(list(vie.values())))
@@ -135,13 +136,25 @@ def test_the_mechanism_is_what_loops_find(runs: tuple[Path, list[Folder]]) -> No
         sure = [audit["decision"]["certified"] for audit in audits.values()]
         assert value(counts["certified"]) == pytest.approx(100 * np.mean(sure))
         assert counts["all_flips"] == sum(audit["positions"]["flips"] for audit in audits.values())
-    ours = {r.values["plan"]: r.values for r in first.rows}["gmc-h2"]
+    ours = {r.values.get("plan"): r.values for r in first.rows}["gmc-h2"]
+    (pooled,) = [r.values for r in first.rows if r.values["method"] == "All of these, by question"]
+    mine = [entries_of(folders, plan) for plan in plans_at("gmc-h2", made.DEPTH)]
+    mine += [entries_of(folders, plan) for plan in probes_at("gmc-h2", [4, 8], [0, 1])[1:]]
+    left = [one[0] for of_plan in mine for one in _points(of_plan)]
+    right = [one[1] for of_plan in mine for one in _points(of_plan)]
+    groups = [name for of_plan in mine for name in of_plan]
+    assert value(pooled["correlation"]) == pytest.approx(correlation(left, right, groups))
     for row in second.rows:
-        other = next(r.values for r in first.rows if r.values["plan"] == row.values["plan"])
+        other = next(r.values for r in first.rows if r.values.get("plan") == row.values["plan"])
         for name in ("error", "vie", "harmful"):
             wanted = value(other[name]) - value(ours[name])
             assert value(row.values[name]) == pytest.approx(wanted)
             assert 0 < row.values[f"{name}_p"] <= 1
+
+
+def _points(found: dict[str, Any]) -> list[tuple[float, float]]:
+    decisions = [one.evidence["audit"]["decision"] for one in found.values()]
+    return [(one["distortion"], one["vie"]) for one in decisions]
 
 
 def test_coverage_has_means_and_fifth_percentiles(runs: tuple[Path, list[Folder]]) -> None:
@@ -202,6 +215,17 @@ def _all(out: Path) -> list[Folder]:
     from vicoset.evaluate.folder import folders
 
     return folders(out / "audited")
+
+
+def test_a_stratum_of_one_unit_is_warned_about(tmp_path: Path) -> None:
+    for images, warned in ((1, True), (2, False)):
+        out = tmp_path / str(images)
+        items = made.drawn(TASK, images)
+        made.run(out, TASK, items, FULL)
+        made.run(out, TASK, items, "gmc+drop@2", 128)
+        given = ["gmc"], ["drop"]
+        (table,) = selector_recovery(find(out), (), OPTIONS, ("gmc-h2",), *given)
+        assert ("TOO NARROW: 1 of 1 strata" in table.notes[0]) == warned
 
 
 def test_support_by_recovery_is_a_table_of_differences(tmp_path: Path) -> None:

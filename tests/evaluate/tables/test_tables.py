@@ -22,7 +22,7 @@ from vicoset.evaluate.tables.fixed import fixed_k
 from vicoset.evaluate.tables.lineup import ALWAYS, lineup
 from vicoset.evaluate.tables.pathway import ends, message_pathway
 from vicoset.evaluate.tables.records import Key
-from vicoset.evaluate.tables.table import Cell, Column, Row, Table
+from vicoset.evaluate.tables.table import Cell, Column, Row, Table, joined
 from vicoset.methods import interventions, registry
 
 TASKS = ("tinybench-chart", "tinybench-presence")
@@ -220,6 +220,8 @@ def test_message_pathway_by_hand(tmp_path):
         made.run(tmp_path, TASKS[1], items, plan, keep, chance=chance)
     found = find(tmp_path)
     table = message_pathway(found, options=FEW, where=("gmc-l16",))[0]
+    (full,) = [line for line in table.markdown().splitlines() if "score of Full" in line]
+    assert "+" not in full  # a score beside differences
     effect = {
         k: mean(found, Key(whole, k), TASKS[1]) - mean(found, Key(none, k), TASKS[1])
         for k in ("64", "128")
@@ -337,3 +339,20 @@ def test_options_of_the_command_reach_the_table(out, capsys):
     text = capsys.readouterr().out
     assert "Δ to gmc-l16" in text and "p: greater" in text and "seed 5" in text
     assert tabulate.FORMS.keys() == {"markdown", "csv", "latex"}
+
+
+def test_a_table_takes_the_rows_that_are_asked_for(out, capsys):
+    argv = ["table", "fixed-k", str(out), "--replicates", "50", "--format", "csv"]
+    assert main([*argv, "--keeps", "64", "--methods", "gmc-h2,fastv-h2"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out.split("\n\n")[0])))
+    there = [line["plan"] for line in lines if line["macro"]]
+    assert there == ["full", "gmc-h2", "fastv-h2"] and {line["keep"] for line in lines} == {"64"}
+    assert main([*argv, "--keeps", "65"]) == 2
+    assert "there are the plans" in capsys.readouterr().err
+
+
+def test_commands_of_missing_rows_are_joined():
+    start = "python -m vicoset.evaluate run --methods"
+    found = joined([f"{start} {plan} --keeps {k}" for k in "12" for plan in ("a", "gmc[-b,-c]@2")])
+    assert found == [f"{start} 'a,gmc[-b,-c]@2' --keeps {k}" for k in "12"]
+    assert joined(["python -m x study --to y"]) == ["python -m x study --to y"]

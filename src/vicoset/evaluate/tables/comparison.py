@@ -182,6 +182,22 @@ class Comparison:
             f"{LEVEL:.0%} percentile intervals of {self.study.replicates:,} paired replicates "
             f"(seed {self.study.seed}) over units: {units}; questions: {asked}. Model "
             f"{self.found.model}, {self.found.depth} blocks, N = {self.found.tokens or 'varies'}."
+            f"{self._narrow()}"
+        )
+
+    def _narrow(self) -> str:
+        """A warning where a stratum has one unit, which is then drawn every time."""
+        places: dict[tuple[str, str], set[str]] = {}
+        for one in self.found.full.samples:
+            if one.task in self.tasks:
+                unit = one.unit_id if self.options.unit == "unit" else one.sample_id
+                places.setdefault((one.task, one.stratum), set()).add(unit)
+        alone = sum(len(units) == 1 for units in places.values())
+        if not alone:
+            return ""
+        return (
+            f" TOO NARROW: {alone} of {len(places)} strata have a single unit, which no replicate "
+            "varies; ask more pictures."
         )
 
     def family(self, size: int, what: str) -> str:

@@ -131,7 +131,8 @@ def equal_work(
             missing = "" if both.has(key) else command(found, key, both.tasks)
             if not missing:
                 values |= costs(found, key, both.tasks)
-                values["final"] = 100 * int(key.keep) / tokens
+                cost = found.cost(key, both.tasks)
+                values["final"] = None if cost is None else 100 * cost.kept / tokens
                 values["macro"] = cell(estimates[key.label])
             if (goal, key) in against:
                 one, p = against[goal, key]

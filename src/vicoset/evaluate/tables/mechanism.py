@@ -88,6 +88,7 @@ def mechanism(
             rows += [_row(both, draws, key, group) for key in mine]
             ours = Key(plans[-1], keep)
             if both.has(ours):
+                rows.append(_pooled(seen, ours, list(filter(both.has, mine)), group))
                 against += _differences(both, draws, ours, mine, group)
             certified += [_counts(seen, draws, key, group) for key in mine if both.has(key)]
     made = [_first(both, rows, options)]
@@ -142,6 +143,8 @@ def _harm_by_vie(entries: list[Entry], full: list[Entry]) -> Ranked:
 
 def _row(both: Comparison, draws: dict[str, Draws], key: Key, group: str) -> Row:
     values: dict[str, Value] = {"keep": key.keep, **described(both.found, key)}
+    if key.plan.startswith("gmc") and "+drop" in key.plan:
+        values["method"] = f"{values['method']} hard"
     if not both.has(key):
         return Row(values, group, study_command(both.found, "mechanism", both.tasks, key.keep))
     values |= costs(both.found, key, both.tasks)
@@ -150,6 +153,25 @@ def _row(both: Comparison, draws: dict[str, Draws], key: Key, group: str) -> Row
     values["harmful"] = shown(draws["harmful"].scaled(100), key.label)
     values["score"] = cell(both.macro(retention=False).estimates(LEVEL)[key.label])
     values |= _printed(key.plan)
+    return Row(values, group)
+
+
+def _pooled(seen: Diagnosed, ours: Key, keys: Sequence[Key], group: str) -> Row:
+    """The correlation over all plans of a group, where a question counts once, by its mean."""
+    names = [name for key in keys for name in seen.both.members[key.label]]
+
+    def mean(measure: str) -> Any:
+        def take(entry: Entry, full: Entry) -> float:
+            same = [seen.samples[name][entry.task][entry.sample_id] for name in names]
+            return float(np.mean([audit_of(one)["decision"][measure] for one in same]))
+
+        return take
+
+    measures = {name: mean(name) for name in ("distortion", "vie")}
+    draws = seen.means(measures, {"correlation": ("distortion", "vie")})
+    values: dict[str, Value] = {"keep": ours.keep, "method": "All of these, by question"}
+    values["vie"] = shown(draws["vie"], ours.label)
+    values["correlation"] = shown(draws["correlation"], ours.label)
     return Row(values, group)
 
 
@@ -189,7 +211,8 @@ def _first(both: Comparison, rows: list[Row], options: Options) -> Table:
         "text never sees a visual token.",
         "Harmful: answers that were right in Full and changed, of those that were right. AUROC: "
         "how VIE orders harmful changes above the other right ones; no interval where a replicate "
-        "has none of either. r: of centred candidate distortion and VIE, a point per question.",
+        "has none of either. r: of centred candidate distortion and VIE, a point per question; "
+        "over all plans of a group a question counts once, by its mean.",
         COSTS,
         *both.found.notes,
     ]

@@ -103,7 +103,7 @@ def _score(both: Comparison, key: Key, columns: Mapping[str, Draws]) -> Row:
         return Row(values, "", command(both.found, key, both.tasks))
     values |= costs(both.found, key, both.tasks)
     values |= {name: draws.of(key.label) for name, draws in columns.items()}
-    return Row(values, reference=key == FULL_KEY)
+    return Row(values, reference=key == FULL_KEY, unsigned=True)
 
 
 def _rows(

@@ -100,7 +100,7 @@ def probe(
     notes = [
         both.note(),
         "Δ: minus the deployed probe (rank 4, seed 0) at the same point and budget, in the same "
-        "replicates. F(S)/F(V) is of each plan's own objective.",
+        "replicates. F(S)/F(V) is of each plan's own objective, and e_M weighs heads as it does.",
         COSTS,
         *found.notes,
     ]

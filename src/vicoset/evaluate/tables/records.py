@@ -175,19 +175,17 @@ def find(
             f"{out} holds {len(there)} runs{asked}, and runs of the models {', '.join(names)}; a "
             "table is of one. Name it with --model-name."
         )
-    whole, notes = [], []
-    for one in there:
-        answered = len(one.read().answered)
-        if answered == len(one.ids):
-            whole.append(one)
-        else:
-            notes.append(f"left out, incomplete: {one.name} ({answered} of {len(one.ids)})")
+    left: list[tuple[Folder, int]] = []
     runs: dict[Key, list[RunSamples]] = {}
-    for run in load_folders(whole):
+    for run in load_folders(there, partial=True, left_out=left):
         runs.setdefault(Key(run.info.plan, run.info.keep), []).append(run)
     for key, mine in runs.items():
         _check_seeds(key, mine, str(out))
-    facts = {one.task: one.facts for one in whole}
+    notes = [
+        f"left out, incomplete: {one.name} ({answered} of {len(one.ids)})" for one, answered in left
+    ]
+    gone = [one for one, _ in left]
+    facts = {one.task: one.facts for one in there if one not in gone}
     joined = {key: tuple(mine) for key, mine in runs.items()}
     return Found(os.fspath(out), model or names[0], joined, facts, tuple(notes))
 

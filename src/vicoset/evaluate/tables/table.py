@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 MISSING = "missing"
+_METHODS = "--methods"
 
 
 class Cell(NamedTuple):
@@ -57,12 +59,14 @@ class Row:
         group: rows of one group stand together, a line between two groups.
         command: what produces a row that is missing; empty for a row that is there.
         reference: whether others are compared with it.
+        unsigned: whether its numbers are scores where those of other rows are differences.
     """
 
     values: Mapping[str, Value]
     group: str = ""
     command: str = ""
     reference: bool = False
+    unsigned: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,12 +144,32 @@ class Table:
             if value is None:
                 found.append(MISSING if row.command and not column.text else "")
             else:
-                found.append(shown(value, column))
+                found.append(
+                    shown(value, replace(column, signed=False) if row.unsigned else column)
+                )
         return found
 
     def _notes(self, form: str) -> list[str]:
-        commands = dict.fromkeys(row.command for row in self.rows if row.command)
+        commands = joined([row.command for row in self.rows if row.command])
         return [*self.notes, *(f"missing rows: {form.format(command)}" for command in commands)]
+
+
+def joined(commands: Sequence[str]) -> list[str]:
+    """Commands that differ in their methods alone as one.
+
+    Args:
+        commands: that run missing rows.
+    """
+    together: dict[tuple[str, ...], list[str]] = {}
+    for command in dict.fromkeys(commands):
+        parts = shlex.split(command)
+        at = parts.index(_METHODS) + 1 if _METHODS in parts else len(parts)
+        key = (*parts[:at], "", *parts[at + 1 :])
+        together.setdefault(key, []).extend(parts[at : at + 1])
+    return [
+        shlex.join([part or ",".join(methods) for part in key if part or methods])
+        for key, methods in together.items()
+    ]
 
 
 def shown(value: Value, column: Column) -> str:

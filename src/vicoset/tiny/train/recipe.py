@@ -72,8 +72,8 @@ def recipe(family: str, scale: float = 1.0) -> tuple[Phase, ...]:
     """The phases of a family, in order.
 
     First the decoder learns to read pages that are given by what their cells show, with probes and
-    pointers that help it over the plateau; the tower learns to say what cells show; then the decoder
-    goes on with such pages, and both together on pictures, with the answers alone.
+    pointers that help it over the plateau; the tower learns to say what cells show; then the
+    decoder goes on with such pages, and both together on pictures, with the answers alone.
 
     Args:
         family: "qwen" or "llava".

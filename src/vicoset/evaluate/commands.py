@@ -101,6 +101,10 @@ class Asking:
         if not self.tasks:
             raise SettingError(f"--tasks {options.tasks!r} names none; allowed are one or more.")
         self._data, self._choices = data_and_choices(options.data, options.choice)
+        bundled = BUNDLED.get(options.model)
+        if bundled not in (None, BUNDLED["tiny"]):  # pictures of its size, unless others are named
+            for name in (one for one in self.tasks if one.startswith("tinybench")):
+                self._choices[name] = {"model": bundled, **self._choices.get(name, {})}
         known = {name: task(name) for name in (*self.tasks, *self._data, *self._choices)}
         self._items = {
             name: known[name].load(self._data.get(name), **self._choices.get(name, {}))

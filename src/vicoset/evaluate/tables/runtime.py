@@ -52,7 +52,8 @@ def times_of(
     if not made[FULL_KEY].questions:
         raise RunError(
             f"{found.out} holds no times of Full beside those of its first question; allowed are "
-            "two questions or more of a process. Run `python -m vicoset.evaluate study runtime`."
+            "two questions or more of a process whose methods share nothing (--no-share). Run "
+            "`python -m vicoset.evaluate study runtime` with another --out."
         )
     return made
 
@@ -67,8 +68,8 @@ def left_out(times: dict[Key, Times]) -> list[str]:
     if not alone:
         return []
     return [
-        f"No times for {', '.join(alone)}: they were run in another process than Full. Run the "
-        "study again with another --out."
+        f"No times for {', '.join(alone)}: they ran in another process than Full, or shared work "
+        "with other methods (--share). Run `study runtime` with another --out."
     ]
 
 

@@ -20,7 +20,18 @@ BUDGET = "9"
 
 def study(kind: str, model: Path, out: Path, *more: str) -> int:
     words = ["evaluate", "study", kind, "--model", str(model), "--out", str(out)]
-    task = ["--tasks", "tinybench", "--limit", "1", "--images", "1", "--seeds", "0", "--replicates", "20"]
+    task = [
+        "--tasks",
+        "tinybench",
+        "--limit",
+        "1",
+        "--images",
+        "1",
+        "--seeds",
+        "0",
+        "--replicates",
+        "20",
+    ]
     return main([*words, *task, "--device", "cpu", *more])
 
 

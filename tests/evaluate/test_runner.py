@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests import checkpoints
 from tests.evaluate import data
+from vicoset.cli.main import main as command
 from vicoset.evaluate import parquet
 from vicoset.evaluate.folder import complete, folders
 from vicoset.evaluate.main import main
@@ -65,7 +66,7 @@ def whole(place):
     return out
 
 
-def told(argv):
+def told(argv, main=main):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(argv)
@@ -201,8 +202,11 @@ def test_what_cannot_run_is_said_before_a_model_is_loaded(place, tmp_path, more,
 def test_every_image_in_one_size(place, tmp_path):
     """The stock bound of 64 x 64 pixels moves along; 8 pixels a token."""
     methods = ["--methods", "gmc-h2,downsample"]
-    code, _, err = told(place.arguments(tmp_path, *methods, "--square", "96"))
+    records = ["--records", str(tmp_path / "records.jsonl")]
+    code, _, err = told(place.arguments(tmp_path, *methods, "--square", "96", *records))
     assert code == 0, err
+    again = ["verify", records[1], "--model", str(place.model), "--limit", "2"]
+    assert told(again, command)[0] == 0  # asked again in the same size
     for folder in folders(tmp_path):
         assert {entry.tokens for entry in complete(folder)} == {144}
         assert folder.facts["identity"]["model"]["square"] == 96

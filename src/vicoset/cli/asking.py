@@ -40,6 +40,31 @@ def request_of(
     return [image_of(str(name), kind) for name in named], asked
 
 
+def squared_as(
+    body: Mapping[str, Any], model: Any, processor: Any, chat: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], Any]:
+    """The chat with its images in the one size that its run brought them to, and the processor.
+
+    Args:
+        body: of the record.
+        model: that is asked again.
+        processor: of the model.
+        chat: with the images as they came.
+    """
+    task = body["about"].get("task")
+    side = task.get("square") if isinstance(task, Mapping) else None
+    if not isinstance(side, int):
+        return chat, processor
+    from vicoset.runtime.square import squared
+
+    fitting, size = squared(model, processor, side)
+
+    def part(found: dict[str, Any]) -> dict[str, Any]:
+        return {**found, "image": size(found["image"])} if found["type"] == "image" else found
+
+    return [{**turn, "content": [part(one) for one in turn["content"]]} for turn in chat], fitting
+
+
 def _of_task(task: Mapping[str, Any]) -> tuple[list[Any], str]:
     """An item of a task, by its id."""
     from vicoset.evaluate.tasks import task as named

@@ -85,6 +85,7 @@ class _Again:
             one: a line that stands by itself.
         """
         from vicoset.audit.verify import Problem, rerun
+        from vicoset.cli.asking import squared_as
         from vicoset.errors import VicosetError
         from vicoset.runtime.downsample import templated
 
@@ -92,7 +93,7 @@ class _Again:
         body = one.body
         try:
             model, processor = self._model(body)
-            chat = _chat(body, self._options)
+            chat, processor = squared_as(body, model, processor, _chat(body, self._options))
             inputs = templated(processor, [chat]).to(model.device, dtype=model.dtype)
         except (VicosetError, OSError) as error:
             found = [Problem("about", f"the request cannot be run again: {error}")]

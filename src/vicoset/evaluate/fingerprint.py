@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import json
@@ -194,7 +195,8 @@ def _read(file: Path) -> str:
     return made.hexdigest()[:32]
 
 
-def _imported(text: str) -> list[str]:
+@functools.cache  # methods of a study share most of their modules
+def _imported(text: str) -> tuple[str, ...]:
     """Modules of this package that a source names; a name may also be something in a module."""
     names = []
     for node in ast.walk(ast.parse(text)):
@@ -202,7 +204,7 @@ def _imported(text: str) -> list[str]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [name for name in names if name.startswith("vicoset.")]
+    return tuple(name for name in names if name.startswith("vicoset."))
 
 
 def _spec(name: str) -> Any:

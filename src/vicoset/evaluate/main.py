@@ -17,6 +17,7 @@ from vicoset.evaluate.lmms import command as lmms
 from vicoset.evaluate.texts import data_and_choices
 
 PROGRAM = "python -m vicoset.evaluate"
+INTERRUPTED = 130
 
 
 class Command(NamedTuple):
@@ -94,6 +95,11 @@ def guarded(options: argparse.Namespace, again: str) -> int:
     except Interrupted as stop:
         print(f"{stop}. Every finished sample is stored; go on with\n  {again}", file=sys.stderr)
         return stop.code
+    except KeyboardInterrupt:
+        print(
+            f"stopped before an answer was computed; start again with\n  {again}", file=sys.stderr
+        )
+        return INTERRUPTED
     except (VicosetError, JournalError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return REFUSED

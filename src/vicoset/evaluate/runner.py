@@ -136,6 +136,7 @@ def evaluate(
         asked_with={
             **({"choices": dict(choices)} if choices else {}),
             **({} if data is None else {"data": os.fspath(data)}),
+            **({} if square is None else {"square": square}),
         },
         square=square,
     )

@@ -36,7 +36,7 @@ class Session:
         """The compaction before a block."""
         return next((stage for stage in self.stages if stage.boundary == boundary), None)
 
-    @property
+    @functools.cached_property
     def base(self) -> Kept | None:
         """What block 0's cache holds of the prompt, as one gather; None for all of it."""
         if self.prefix == "gathered":
@@ -58,6 +58,11 @@ class Session:
         if self.prefix == "gathered":
             return self.base
         return _composed([stage for stage in self.stages if stage.boundary <= block])
+
+    def entries(self, block: int) -> int:
+        """How many positions of the prompt a block's cache holds, padding included."""
+        kept = self.held(block)
+        return self.length if kept is None else kept.length
 
     def front(self, block: int) -> Tensor:
         """[B, prompt entries of a block's cache] bool, False on padding."""

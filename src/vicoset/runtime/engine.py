@@ -323,10 +323,9 @@ class Engine(PromptForward):
         states = kwargs.get("inputs_embeds")
         steps = (kwargs["input_ids"] if states is None else states).shape[1]
         held = int(kwargs["past_key_values"].get_seq_length())
-        position = session.length + held - session.front(0).shape[1] + steps
-        checks.check_windows(self.windows, position)
+        written = held - session.entries(0)
+        checks.check_windows(self.windows, session.length + written + steps)
         if self.packing is not None:
-            written = held - session.front(0).shape[1]
             self._prompt_handles += hook_blocks(self.layers, session, self.packing, written)
         if session.prefix != "gathered":
             self._prompt_handles += decoding.hook_dense_blocks(self.layers, session)

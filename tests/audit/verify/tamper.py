@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.runtime.helpers import compressed, generate, model_of, prompt
+from vicoset.audit.verify import verify_line
 from vicoset.runtime import record_lines
 from vicoset.runtime.record_json import fingerprints
 
@@ -75,3 +76,8 @@ def put(body: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
 def place(path: Path) -> str:
     """``stages.#.indices.#``."""
     return ".".join("#" if isinstance(part, int) else part for part in path)
+
+
+def problems(body: dict[str, Any], **options: Any) -> list[str]:
+    """What is found in a record that is sealed as it stands."""
+    return [str(problem) for problem in verify_line(line_of(body, **options)).problems]

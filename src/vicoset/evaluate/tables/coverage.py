@@ -23,6 +23,14 @@ from vicoset.evaluate.tables.table import Column, Row, Table, Value
 BANKS = {"all": "All", "grounded": "Grounded", "appearance": "Appearance", "spatial": "Spatial"}
 LEFT = {"grid": "Grid left", "distance": "Distance", "bound": "its bound"}
 LOW = 0.05  # the fifth percentile
+NOTES = (
+    "Coverage of a support before recovery: F(S)/F(V) and saturation of its banks, mean over "
+    "the requests and their fifth percentile (5%), with 95% intervals. Of a plan's stages: the "
+    "last.",
+    "Grid left: uncovered-grid distortion. Distance: mean squared chord of appearance clients "
+    "to the nearest carrier, beside the bound that coverage gives. Violated: statements that "
+    "did not hold, of all requests.",
+)
 
 
 def coverage(
@@ -67,28 +75,15 @@ def coverage(
         if model is not None:
             values |= _printed(model, key)
         rows.append(Row(values, key.keep))
-    columns = [
-        Column("plan", "Plan", text=True),
-        Column("p", "p"),
-        Column("keep", "K"),
-        *COST,
-        *(c for name, title in BANKS.items() for c in _columns(name, title, model is not None)),
-        Column("certificate", "c_B", 3),
-        *(Column(name, title, 3) for name, title in LEFT.items()),
-        Column("violations", "Violated"),
+    return [
+        Table(
+            "coverage",
+            f"Coverage of final supports, {found.model}",
+            _all_columns(model is not None),
+            rows,
+            [both.note(), *NOTES, COSTS, *found.notes],
+        )
     ]
-    notes = [
-        both.note(),
-        "Coverage of a support before recovery: F(S)/F(V) and saturation of its banks, mean over "
-        "the requests and their fifth percentile (5%), with 95% intervals. Of a plan's stages: the "
-        "last.",
-        "Grid left: uncovered-grid distortion. Distance: mean squared chord of appearance clients "
-        "to the nearest carrier, beside the bound that coverage gives. Violated: statements that "
-        "did not hold, of all requests.",
-        COSTS,
-        *found.notes,
-    ]
-    return [Table("coverage", f"Coverage of final supports, {found.model}", columns, rows, notes)]
 
 
 def _part(name: str) -> Any:
@@ -124,6 +119,19 @@ def _violations(seen: Diagnosed) -> dict[Key, int]:
         ]
         found[key] = sum(len(audit_of(one)["violations"]) for one in entries)
     return found
+
+
+def _all_columns(beside: bool) -> list[Column]:
+    return [
+        Column("plan", "Plan", text=True),
+        Column("p", "p"),
+        Column("keep", "K"),
+        *COST,
+        *(c for name, title in BANKS.items() for c in _columns(name, title, beside)),
+        Column("certificate", "c_B", 3),
+        *(Column(name, title, 3) for name, title in LEFT.items()),
+        Column("violations", "Violated"),
+    ]
 
 
 def _columns(name: str, title: str, beside: bool) -> list[Column]:

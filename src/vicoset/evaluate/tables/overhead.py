@@ -9,9 +9,9 @@ from vicoset.evaluate.tables import printed
 from vicoset.evaluate.tables.comparison import Comparison, Options
 from vicoset.evaluate.tables.lineup import GMC
 from vicoset.evaluate.tables.records import FULL_KEY, Found, Key
-from vicoset.evaluate.tables.rows import COST, COSTS, METHOD, QUERY_AWARE, command, costs, described
-from vicoset.evaluate.tables.runtime import left_out, machine, timed_keys, times_of
-from vicoset.evaluate.tables.table import Cell, Column, Row, Table, Value
+from vicoset.evaluate.tables.rows import COST, COSTS, METHOD, QUERY_AWARE
+from vicoset.evaluate.tables.runtime import left_out, machine, timed_keys, timed_rows, times_of
+from vicoset.evaluate.tables.table import Cell, Column, Table, Value
 from vicoset.evaluate.tables.times import PARTS, WARM, Times
 
 
@@ -30,18 +30,12 @@ def overhead(
     both = Comparison.of(found, keys, tasks, options)
     times = times_of(found, keys, both.tasks, options)
     model = printed.setting(found, options.paper)
-    rows = []
-    for key in keys:
-        values: dict[str, Value] = {"keep": key.keep, **described(found, key)}
-        if not both.has(key):
-            rows.append(Row(values, key.keep, command(found, key, both.tasks)))
-            continue
-        values |= costs(found, key, both.tasks)
-        if times[key].questions:
-            values |= _numbers(key, times[key])
-        if model is not None and key.plan in GMC:
-            values["paper"] = _printed(found, key)
-        rows.append(Row(values, key.keep, reference=key == FULL_KEY))
+
+    def numbers(key: Key) -> dict[str, Value]:
+        values = _numbers(key, times[key]) if times[key].questions else {}
+        printed_too = model is not None and key.plan in GMC
+        return {**values, "paper": _printed(found, key)} if printed_too else values
+
     columns = [
         Column("keep", "K"),
         *METHOD,
@@ -64,6 +58,7 @@ def overhead(
         machine(found),
         *found.notes,
     ]
+    rows = timed_rows(both, keys, numbers)
     return [Table("overhead", f"Overhead of the compaction, {found.model}", columns, rows, notes)]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vicoset.errors import RunError
 from vicoset.evaluate.folder import Folder
+from vicoset.evaluate.statistics import Draws
 from vicoset.evaluate.tables.audits import Diagnosed, less, shown
-from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options, cell
+from vicoset.evaluate.tables.comparison import LEVEL, Comparison, Options
 from vicoset.evaluate.tables.mechanism import MEASURES
 from vicoset.evaluate.tables.records import FULL_KEY, Found, Key
 from vicoset.evaluate.tables.rows import COST, COSTS, costs
@@ -17,6 +18,20 @@ from vicoset.methods import interventions
 
 RANKS, SEEDS = (1, 4, 16, 64), (0, 1, 2)
 DEPLOYED = 4, 0  # rank and seed of the settings
+COLUMNS = (
+    Column("at", "At", text=True),
+    Column("keep", "K"),
+    Column("plan", "Plan", text=True),
+    Column("rank", "Rank"),
+    Column("seed", "Seed"),
+    *COST,
+    Column("macro", "Macro", 2),
+    Column("macro_delta", "Δ macro", 2, signed=True),
+    Column("error", "e_M", 4),
+    Column("error_delta", "Δ e_M", 4, signed=True),
+    Column("coverage", "F(S)/F(V)", 3),
+    Column("vie", "VIE", 3),
+)
 _WRITTEN = {
     "rank": re.compile(r"probe_rank=(\d+)"),
     "seed": re.compile(r"probe_seed=(\d+)"),
@@ -68,35 +83,11 @@ def probe(
     seen = Diagnosed.of(both, folders)
     macros = both.macro(retention=False)
     draws = seen.means({name: MEASURES[name] for name in ("error", "coverage", "vie")})
-    estimates = macros.estimates(LEVEL)
-    rows = [Row({"plan": "full", "macro": estimates[FULL_KEY.label].value}, reference=True)]
+    full = macros.estimates(LEVEL)[FULL_KEY.label].value
+    rows = [Row({"plan": "full", "macro": full}, reference=True)]
     for at, mine in groups.items():
         for key in sorted(filter(both.has, mine), key=lambda k: (k.keep, *_numbers(k.plan))):
-            rank, seed = _numbers(key.plan)
-            values: dict[str, Value] = {"at": at, "keep": key.keep, "plan": key.plan}
-            values |= {"rank": rank, "seed": seed, **costs(found, key, both.tasks)}
-            values["macro"] = cell(estimates[key.label])
-            for name in draws:
-                values[name] = shown(draws[name], key.label)
-            deployed = Key(at, key.keep)
-            if key != deployed and both.has(deployed):
-                for name, one in (("macro", macros), ("error", draws["error"])):
-                    values[f"{name}_delta"] = shown(less(one, key, deployed), "delta")
-            rows.append(Row(values, f"{at} {key.keep}"))
-    columns = [
-        Column("at", "At", text=True),
-        Column("keep", "K"),
-        Column("plan", "Plan", text=True),
-        Column("rank", "Rank"),
-        Column("seed", "Seed"),
-        *COST,
-        Column("macro", "Macro", 2),
-        Column("macro_delta", "Δ macro", 2, signed=True),
-        Column("error", "e_M", 4),
-        Column("error_delta", "Δ e_M", 4, signed=True),
-        Column("coverage", "F(S)/F(V)", 3),
-        Column("vie", "VIE", 3),
-    ]
+            rows.append(_row(both, {"macro": macros, **draws}, key, at))
     notes = [
         both.note(),
         "Δ: minus the deployed probe (rank 4, seed 0) at the same point and budget, in the same "
@@ -104,7 +95,20 @@ def probe(
         COSTS,
         *found.notes,
     ]
-    return [Table("probe", f"Rank and seed of the probe, {found.model}", columns, rows, notes)]
+    return [Table("probe", f"Rank and seed of the probe, {found.model}", COLUMNS, rows, notes)]
+
+
+def _row(both: Comparison, draws: Mapping[str, Draws], key: Key, at: str) -> Row:
+    """A probe, and what it changes beside the deployed one."""
+    rank, seed = _numbers(key.plan)
+    values: dict[str, Value] = {"at": at, "keep": key.keep, "plan": key.plan}
+    values |= {"rank": rank, "seed": seed, **costs(both.found, key, both.tasks)}
+    values |= {name: shown(one, key.label) for name, one in draws.items()}
+    deployed = Key(at, key.keep)
+    if key != deployed and both.has(deployed):
+        for name in ("macro", "error"):
+            values[f"{name}_delta"] = shown(less(draws[name], key, deployed), "delta")
+    return Row(values, f"{at} {key.keep}")
 
 
 def _of(where: str, plan: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vicoset.errors import RunError
 from vicoset.evaluate import paper as published
@@ -68,29 +68,12 @@ def selector_recovery(
         )
     both = Comparison.of(found, keys, tasks, options)
     macros = both.macro(retention=False)
-    estimates = macros.estimates(LEVEL)
     model = printed.setting(found, options.paper)
-    full: dict[str, Value] = {"selector": "Full", "macro": estimates[FULL_KEY.label].value}
+    full: dict[str, Value] = {"selector": "Full", "macro": macros.of(FULL_KEY.label)}
     rows = [Row({**full, **costs(found, FULL_KEY, both.tasks)}, reference=True)]
     for at, grid in grids.items():
         for keep in dict.fromkeys(key.keep for key in keys if key.plan in grid.values()):
-            group = f"{at} {keep}"
-            first, ours = next(iter(grid))[1], next(iter(grid))[0]
-            for (selector, realiser), plan in grid.items():
-                key = Key(plan, keep)
-                title = known_as(f"{selector}@1", found.depth).title
-                values: dict[str, Value] = {"at": at, "keep": keep, "plan": plan, "selector": title}
-                values["recovery"] = TITLES.get(realiser, realiser)
-                if not both.has(key):
-                    rows.append(Row(values, group, command(found, key, both.tasks)))
-                    continue
-                values |= costs(found, key, both.tasks)
-                values["macro"] = cell(estimates[key.label])
-                values["hard"] = _less(both, macros, key, Key(grid[selector, first], keep))
-                values["gmc"] = _less(both, macros, key, Key(grid[ours, realiser], keep))
-                if model is not None:
-                    values["paper"] = _printed(at, selector, realiser, keep)
-                rows.append(Row(values, group))
+            rows += [_row(both, macros, at, grid, pair, keep, model is not None) for pair in grid]
     columns = [
         Column("at", "At", text=True),
         Column("keep", "K"),
@@ -112,6 +95,42 @@ def selector_recovery(
     ]
     title = f"Support by recovery, {found.model}"
     return [Table("selector-recovery", title, columns, rows, notes)]
+
+
+def _row(
+    both: Comparison,
+    macros: Draws,
+    at: str,
+    grid: Mapping[tuple[str, str], str],
+    pair: tuple[str, str],
+    keep: str,
+    beside: bool,
+) -> Row:
+    """A pair beside the first recovery with its support, and the first support with its recovery.
+
+    Args:
+        both: the comparison.
+        macros: a column per row.
+        at: the point.
+        grid: (selector, realiser) -> plan.
+        pair: of the row.
+        keep: the budget.
+        beside: whether the paper's number stands beside it.
+    """
+    (selector, realiser), (ours, first) = pair, next(iter(grid))
+    key, found = Key(grid[pair], keep), both.found
+    title = known_as(f"{selector}@1", found.depth).title
+    values: dict[str, Value] = {"at": at, "keep": keep, "plan": key.plan, "selector": title}
+    values["recovery"] = TITLES.get(realiser, realiser)
+    if not both.has(key):
+        return Row(values, f"{at} {keep}", command(found, key, both.tasks))
+    values |= costs(found, key, both.tasks)
+    values["macro"] = cell(macros.estimates(LEVEL)[key.label])
+    values["hard"] = _less(both, macros, key, Key(grid[selector, first], keep))
+    values["gmc"] = _less(both, macros, key, Key(grid[ours, realiser], keep))
+    if beside:
+        values["paper"] = _printed(at, selector, realiser, keep)
+    return Row(values, f"{at} {keep}")
 
 
 def _less(both: Comparison, macros: Draws, key: Key, other: Key) -> Value:

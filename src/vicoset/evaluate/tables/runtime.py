@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vicoset.errors import RunError
 from vicoset.evaluate.tables import printed
@@ -52,7 +52,8 @@ def times_of(
     if not made[FULL_KEY].questions:
         raise RunError(
             f"{found.out} holds no times of Full beside those of its first question; allowed are "
-            "two questions or more of a process. Run `python -m vicoset.evaluate study runtime`."
+            "two questions or more of a process whose methods share nothing (--no-share). Run "
+            "`python -m vicoset.evaluate study runtime` with another --out."
         )
     return made
 
@@ -67,8 +68,8 @@ def left_out(times: dict[Key, Times]) -> list[str]:
     if not alone:
         return []
     return [
-        f"No times for {', '.join(alone)}: they were run in another process than Full. Run the "
-        "study again with another --out."
+        f"No times for {', '.join(alone)}: they ran in another process than Full, or shared work "
+        "with other methods (--share). Run `study runtime` with another --out."
     ]
 
 
@@ -86,14 +87,9 @@ def runtime(found: Found, tasks: Sequence[str] = (), options: Options | None = N
     times = times_of(found, keys, both.tasks, options)
     model = printed.setting(found, options.paper)
     scores = {task: both.score(task) for task in both.tasks}
-    rows = []
-    for key in keys:
-        values: dict[str, Value] = {"keep": key.keep, **described(found, key)}
-        if not both.has(key):
-            rows.append(Row(values, key.keep, command(found, key, both.tasks)))
-            continue
-        values |= costs(found, key, both.tasks)
-        values |= {task: draws.of(key.label) for task, draws in scores.items()}
+
+    def numbers(key: Key) -> dict[str, Value]:
+        values: dict[str, Value] = {t: draws.of(key.label) for t, draws in scores.items()}
         cost = found.cost(key, both.tasks)
         values["kv"] = None if cost is None else cost.kv
         if times[key].questions:
@@ -105,7 +101,8 @@ def runtime(found: Found, tasks: Sequence[str] = (), options: Options | None = N
                 name: printed.number("runtime", column, model, key, found.tokens)
                 for name, column in PAPER.items()
             }
-        rows.append(Row(values, key.keep, reference=key == FULL_KEY))
+        return values
+
     columns = [
         Column("keep", "K"),
         *METHOD,
@@ -130,7 +127,29 @@ def runtime(found: Found, tasks: Sequence[str] = (), options: Options | None = N
         machine(found),
         *found.notes,
     ]
+    rows = timed_rows(both, keys, numbers)
     return [Table("runtime", f"Runtime, {found.model}", columns, rows, notes)]
+
+
+def timed_rows(
+    both: Comparison, keys: Sequence[Key], numbers: Callable[[Key], dict[str, Value]]
+) -> list[Row]:
+    """Rows with their method and cost, or with the command that runs them.
+
+    Args:
+        both: the comparison.
+        keys: of the rows.
+        numbers: gives the other values of a row that is there.
+    """
+    rows = []
+    for key in keys:
+        values: dict[str, Value] = {"keep": key.keep, **described(both.found, key)}
+        if both.has(key):
+            values |= {**costs(both.found, key, both.tasks), **numbers(key)}
+            rows.append(Row(values, key.keep, reference=key == FULL_KEY))
+        else:
+            rows.append(Row(values, key.keep, command(both.found, key, both.tasks)))
+    return rows
 
 
 def machine(found: Found) -> str:

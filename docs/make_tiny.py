@@ -22,6 +22,7 @@ from vicoset.evaluate.folder import complete, folders
 from vicoset.evaluate.statistics import UnitSums
 from vicoset.evaluate.statistics.draws import Draws
 from vicoset.tiny import bench, configs
+from vicoset.tiny.load import FOLDER as FOLDER
 from vicoset.tiny.train.journal import lines
 from vicoset.tiny.train.loop import JOURNAL, STATE
 from vicoset.tiny.train.recipe import Phase, Weights, recipe
@@ -259,12 +260,15 @@ def curves(run: dict[str, Any]) -> str:
                          'stroke-dasharray="3 3"/>')  # fmt: skip
             parts.append(f'<text x="{x}" y="{top + high + 16}">{point["phase"]}</text>')
             previous = point["phase"]
+    phases = list(dict.fromkeys(point["phase"] for point in points))
     for number, task in enumerate(bench.TASKS):
-        line = " ".join(at(p["minutes"], p[task]) for p in points if task in p)
         colour = COLOURS[number]
-        parts.append(
-            f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
-        )
+        for phase in phases:  # no line across a phase without questions
+            mine = [p for p in points if p["phase"] == phase and task in p]
+            line = " ".join(at(p["minutes"], p[task]) for p in mine)
+            parts.append(
+                f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
+            )
         y = top + 18 + 20 * number
         parts.append(f'<line x1="{wide + 14}" y1="{y - 4}" x2="{wide + 38}" y2="{y - 4}" '
                      f'stroke="{colour}" stroke-width="3"/>')  # fmt: skip

@@ -126,5 +126,5 @@ def recipe(family: str, scale: float = 1.0) -> tuple[Phase, ...]:
             rate=0.4,
             last=0.25,
         ),
-        Phase("whole", Sheet(side, 4, slots), steps(300), ALONE, rate=0.2, tail=0.8),
+        Phase("whole", Sheet(side, 4, slots), steps(250), ALONE, rate=0.07, tail=0.7),
     )

@@ -36,8 +36,8 @@ class PyramidDrop:
             "the plan keeps N (K/N)^(1/3), N (K/N)^(2/3) and K tokens, rounded down: the released "
             "288, 144 and 72 of 576 at K = 72, a layer average of 270",
             "other depths keep the shares of the depth at which the stages stand",
-            "the released code numbers what it keeps anew at every stage; so do we where the plan "
-            "asks for packed positions, and not otherwise",
+            "the released code numbers what it keeps anew at every stage; so do we with "
+            "positions='packed', and not otherwise",
         ),
         checked=(
             "by hand: the last row of the next block ranks",

@@ -2,13 +2,14 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.core.helpers import AGREE, FEW, HOW_MANY, close, tensor
+from tests.core.helpers import AGREE, FEW, HOW_MANY, TINY, close, tensor
 from tests.instances import client_cases
 from vicoset.core import coverage
 from vicoset.core.clients import Bank, Clients
@@ -56,7 +57,10 @@ def agree(case, support, seen):
             assert covered.dtype == dtype
             close(covered, expected, rtol, floor)
             gains = coverage.marginals(matrix, covered)
-            close(gains, oracle.marginals(case.C, expected), rtol, floor)
+            # Differences: what is lost is a share of the offers, however little is gained.
+            right = oracle.marginals(case.C, expected)
+            lost = floor * case.C.sum(0).max(initial=0.0) + TINY
+            np.testing.assert_allclose(gains.double().numpy(), right, rtol=rtol, atol=lost)
             assert not gains[chosen].any()
         left = coverage.deficits(C, covered)
         close(left, oracle.deficits(case.C, expected), rtol, floor)

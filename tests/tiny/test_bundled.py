@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from vicoset.errors import SettingError
-from vicoset.tiny import bench, configs, directory, load_tiny
+from vicoset.errors import SettingError, UnreadableError
+from vicoset.tiny import bench, configs, directory, load, load_tiny
 from vicoset.tiny.bench.score import correct
 from vicoset.tiny.load import FOLDER
 from vicoset.tiny.train import exam
 
 MEGABYTES = 24
+SHIPPED = [family for family in configs.FAMILIES if (FOLDER / family / "config.json").is_file()]
 
 
-@pytest.fixture(scope="module", params=configs.FAMILIES)
+@pytest.fixture(scope="module", params=SHIPPED)
 def family(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -101,6 +102,7 @@ def test_seen_pixels_matter(family: str, bundled: tuple[Any, Any]) -> None:
 
 
 def test_they_fit_into_the_package() -> None:
+    assert "qwen" in SHIPPED
     size = sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
     assert 10e6 < size <= MEGABYTES * 1e6
     names = {path.name for path in FOLDER.rglob("*") if path.is_file()}
@@ -109,5 +111,11 @@ def test_they_fit_into_the_package() -> None:
 
 
 def test_an_unknown_name() -> None:
-    with pytest.raises(SettingError, match="'qwen'"):
+    with pytest.raises(SettingError, match="'qwenn'; allowed are 'qwen'"):
         load_tiny("qwenn")
+
+
+def test_an_installation_without_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(load, "FOLDER", tmp_path)
+    with pytest.raises(UnreadableError, match="holds no model; allowed is an installation"):
+        load_tiny()

@@ -62,7 +62,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         parser: of the command.
     """
     add = parser.add_argument
-    add("--model", default="tiny", help="a directory; or tiny, tiny-llava: bundled")
+    add("--model", default="tiny", help="a directory, or tiny, the bundled model")
     add("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
     add("--device", default="auto", help="cpu, cuda, ...")
     add("--attention", help="attention kernel, such as sdpa or eager")

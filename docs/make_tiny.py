@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 PAGE, FACTS, TABLES = HERE / "tiny.md", HERE / "tiny.json", HERE / "tiny"
 REPLICATES, ALIKE = 20_000, (5, 25, 50, 75, 95)
 EXAM = "exam.jsonl"
+BARS = dict.fromkeys(bench.TASKS, 0.95) | dict.fromkeys(("comparison", "counting", "relation"), 0.9)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
@@ -342,6 +343,16 @@ def _exam(commonest: dict[str, float], runs: list[dict[str, Any]]) -> str:
         count = int(runs[0]["exam"]["picture"][task][3])
         row = f"| {task} | {count} | {' | '.join(cells)} | {100 * commonest[task]:.1f} |"
         lines_.append(row)
+    below = [
+        f"{task} ({100 * BARS[task]:.0f}%)"
+        for task in bench.TASKS
+        if min(run["exam"]["picture"][task][0] for run in runs) < BARS[task]
+    ]
+    if below:
+        lines_.append(
+            f"\nNot there yet, with what was aimed at: {', '.join(below)}. Read what is said of "
+            "methods on these tasks beside Full's own row, and leave them out of headlines."
+        )
     return "\n".join(lines_) + "\n"
 
 

@@ -368,6 +368,11 @@ def _alike(runs: list[dict[str, Any]]) -> str:
         for p, values in run["alike"].items():
             cells = " | ".join(f"{value:.3f}" for value in values)
             lines_.append(f"| {run['seed']} | {p} | {cells} |")
+    lines_.append(
+        "\nMost states have a near twin: the tower was taught one vector for every cell without a "
+        "sign, so cluttered backgrounds look alike to the decoder although they do not on the "
+        "picture. That flatters whatever covers or spreads over scores that rank, GMC included."
+    )
     return "\n".join(lines_) + "\n"
 
 

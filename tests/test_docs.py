@@ -1,9 +1,13 @@
 """What README.md and docs/ say is true: their Python runs, their targets and links exist."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from vicoset.methods import registry
+from vicoset.methods.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -57,7 +61,19 @@ def broken_links(text: str, page: Path) -> list[str]:
     return broken
 
 
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """What a page registers is gone with it."""
+    tables = (vars(registry)["_SELECTORS"], vars(registry)["_REALISERS"], PRESETS)
+    before = [dict(table) for table in tables]
+    yield
+    for table, kept in zip(tables, before, strict=True):
+        table.clear()
+        table.update(kept)
+
+
 @every_page
+@pytest.mark.usefixtures("registered")
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__docs__"}

@@ -180,7 +180,7 @@ def test_unknown_task() -> None:
 
 def test_data_that_is_not_there(tmp_path: Path) -> None:
     task = tasks.task("textvqa")
-    with pytest.raises(UnreadableError, match="Only tinybench"):
+    with pytest.raises(UnreadableError, match="textvqa got no data; allowed is a local"):
         task.load(None)
     with pytest.raises(UnreadableError, match="is not there"):
         task.load(tmp_path / "nowhere")

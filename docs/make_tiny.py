@@ -223,9 +223,8 @@ def page(facts: dict[str, Any]) -> str:
         parts += [_learning(run) for run in runs]
         parts.append(_exam(facts["majority"][family], runs))
         parts.append(_alike(runs))
-        parts += [
-            path.read_text(encoding="utf-8") for path in sorted(TABLES.glob(f"{family}-*.md"))
-        ]
+        found = {name: facts.get(name, {}) for name in _STUDIES}
+        parts += [_STUDIES[n] + table[family] for n, table in found.items() if family in table]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
@@ -376,21 +375,24 @@ def _alike(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines_) + "\n"
 
 
-_TABLES = {
+_STUDIES = {
     "supports": """\
 ### Supports
 
-Questions answered exactly, in percent with 95% intervals; behind the comma the share of questions
-whose every evidence box keeps a carrier (questions without evidence, such as those about an absent
-object, do not count there). The first plan of a name deletes what is not kept (`+drop`), the others
-move it into the carriers.
+What `vicoset evaluate study fixed-k --model tiny --tasks tinybench --images 4 --support --seeds 0
+--dtype float32` answered, in percent exactly, with 95% intervals (pictures resampled); behind the
+comma the share of questions whose every evidence box keeps a carrier (a question without evidence,
+such as one about an object that is not there, does not count). Plans with `+drop` delete what is
+not kept; `gmc-h2` (before block 2) and `gmc-l16` (before block 5) move it into the carriers;
+`gmc[-message,-spatial]` covers appearance alone. Four pictures of each kind are few: read the
+intervals.
 
 """,
     "depths": """\
 ### Where in depth answers are read
 
-The same for random and for attention supports before each block: a support that knows nothing of
-the question does no harm once the answer has been read.
+The same at K = 128, random and attention supports before each block: from the block on at which a
+support that knows nothing of the question does no more harm, the answer has been read.
 
 """,
 }

@@ -322,7 +322,8 @@ def _phase(phase: Phase) -> str:
 
 def _learning(run: dict[str, Any]) -> str:
     name = f"{run['family']}, seed {run['seed']}"
-    return f"![Learning curves of {name}](tiny/curves-{run['family']}-{run['seed']}.svg)\n"
+    notes = "".join(f"\n{note}\n" for note in run.get("notes", ()))
+    return f"{notes}\n![Learning curves of {name}](tiny/curves-{run['family']}-{run['seed']}.svg)\n"
 
 
 def _exam(commonest: dict[str, float], runs: list[dict[str, Any]]) -> str:

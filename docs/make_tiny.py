@@ -22,7 +22,6 @@ from vicoset.evaluate.folder import complete, folders
 from vicoset.evaluate.statistics import UnitSums
 from vicoset.evaluate.statistics.draws import Draws
 from vicoset.tiny import bench, configs
-from vicoset.tiny.load import FOLDER as FOLDER
 from vicoset.tiny.train.journal import lines
 from vicoset.tiny.train.loop import JOURNAL, STATE
 from vicoset.tiny.train.recipe import Phase, Weights, recipe

@@ -7,6 +7,7 @@ import pytest
 
 from docs import make_tiny
 from vicoset.tiny import bench, configs
+from vicoset.tiny.load import FOLDER
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def test_the_curves_are_what_the_script_draws(facts: dict[str, Any]) -> None:
 
 def test_every_shipped_model_has_its_exam(facts: dict[str, Any]) -> None:
     for family in configs.FAMILIES:
-        if not (make_tiny.FOLDER / family).is_dir():
+        if not (FOLDER / family).is_dir():
             continue
         run = next(run for run in facts["runs"] if run["family"] == family)
         for condition in ("picture", "another", "blank"):

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from vicoset.errors import SettingError, UnsupportedError
+from vicoset.errors import SettingError
 
 BUNDLED = {"tiny": "qwen", "tiny-llava": "llava"}  # a command's names, and those of load_tiny
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -38,7 +38,7 @@ def load_named(
         device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
     kind = dtype if dtype == "auto" else getattr(torch, dtype)
     if name in BUNDLED:
-        model, processor = _bundled(name)
+        model, processor = importlib.import_module("vicoset.tiny").load_tiny(BUNDLED[name])
         model = model if kind == "auto" else model.to(kind)
         if attention is not None:
             _tried("attention", attention, lambda: model.set_attn_implementation(attention))
@@ -71,15 +71,3 @@ def _tried(what: str, given: str, task: Callable[[], Any]) -> Any:
             f"{what} {given!r} does not work here: {said}; allowed is what this machine and its "
             f"libraries have. Leave --{what} out for the usual one."
         ) from error
-
-
-def _bundled(name: str) -> tuple[Any, Any]:
-    """A trained model of this installation."""
-    found = getattr(importlib.import_module("vicoset.tiny"), "load_tiny", None)
-    if found is None:
-        raise UnsupportedError(
-            f"this installation holds no bundled model, so {name!r} names nothing; allowed is the "
-            "directory of a checkpoint. Pass --model DIR."
-        )
-    model, processor = found(BUNDLED[name])
-    return model, processor

@@ -45,10 +45,7 @@ def test_equal_to_the_stock_model(family: str) -> None:
     batch = pages.make_batch("forward", family, sheet)
     weights = dict(model.named_parameters())
     with torch.no_grad():
-        if family == "qwen":
-            visual = forward.tower_of_qwen(model, weights, batch.pages)
-        else:
-            visual = forward.tower_of_llava(model, weights, batch.pages, batch.offsets)
+        visual = forward.tower(model, family, weights, batch.pages, batch.offsets)
         found = forward.answer_logits(model, family, weights, batch, visual)
     picture = batch.pages[0].numpy()
     for slot in range(2):

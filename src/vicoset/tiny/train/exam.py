@@ -91,10 +91,7 @@ def answers(
     nothing, corner = torch.zeros(0), torch.zeros(1, 2, dtype=torch.long)
     batch = Batch(tokens, labels, tasks, nothing, nothing, nothing, corner, page)
     with torch.inference_mode():
-        if family == "qwen":
-            visual = forward.tower_of_qwen(model, weights, page)
-        else:
-            visual = forward.tower_of_llava(model, weights, page, corner)
+        visual = forward.tower(model, family, weights, page, corner)
         logits = forward.answer_logits(model, family, weights, batch, visual)
         _, right = losses.answer_loss(logits, batch)
     return [bool(ok) for ok in right[0].tolist()]

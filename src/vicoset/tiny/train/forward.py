@@ -13,10 +13,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transformers.utils.constants import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
 from vicoset.tiny import words
 from vicoset.tiny.bench.item import RESOLUTIONS
-from vicoset.tiny.train.pages import FOOT, HEAD, Batch
+from vicoset.tiny.train.pages import FOOT, HEAD, Batch, cells_at
 
 Weights = Mapping[str, Tensor]
 Looks = dict[tuple[str, int], Tensor]
@@ -80,9 +81,7 @@ def positions(family: str, batch: Batch, visual: int) -> Tensor:
     side, page = round(visual**0.5), RESOLUTIONS[family].side
     head, foot = len(HEAD[family]), len(FOOT[family])
     b, q, s = batch.tokens.shape
-    row, column = (batch.offsets[:, k, None] for k in (0, 1))
-    cells = torch.arange(visual)
-    y, x = cells // side + row, cells % side + column
+    y, x = cells_at(side, batch.offsets)
     before, room = torch.arange(head), page if family == "qwen" else page * page
     after = torch.arange(foot) + head + room
     slots = (torch.arange(s) + head + room + foot).repeat(q)
@@ -95,6 +94,21 @@ def positions(family: str, batch: Batch, visual: int) -> Tensor:
     if family == "llava":
         return line(y * page + x)
     return torch.stack([line(torch.zeros_like(y)), line(y), line(x)])
+
+
+def tower(model: Any, family: str, weights: Weights, pages: Tensor, offsets: Tensor) -> Tensor:
+    """[B, N, d] what the decoder gets for pictures.
+
+    Args:
+        model: of the stock class.
+        family: "qwen" or "llava".
+        weights: of the model, by name.
+        pages: [B, side, side, 3] uint8.
+        offsets: [B, 2] cells above and before each, which Qwen2.5-VL's tower does not ask for.
+    """
+    if family == "qwen":
+        return tower_of_qwen(model, weights, pages)
+    return tower_of_llava(model, weights, pages, offsets)
 
 
 def tower_of_qwen(model: Any, weights: Weights, pages: Tensor, attend_all: bool = True) -> Tensor:
@@ -139,10 +153,6 @@ def tower_of_qwen(model: Any, weights: Weights, pages: Tensor, attend_all: bool 
     return F.linear(x, weights[merge + "2.weight"], weights[merge + "2.bias"])
 
 
-MEAN = (0.48145466, 0.4578275, 0.40821073)
-DEVIATION = (0.26862954, 0.26130258, 0.27577711)
-
-
 def patches_of_qwen(pages: Tensor) -> Tensor:
     """[B, windows, 64, 588] normalised patches, in the order of windows, cells and patches.
 
@@ -163,7 +173,9 @@ def normalised(pages: Tensor) -> Tensor:
     Args:
         pages: [B, side, side, 3] uint8.
     """
-    mean, deviation = (torch.tensor(v).view(1, 3, 1, 1) for v in (MEAN, DEVIATION))
+    mean, deviation = (
+        torch.tensor(v).view(1, 3, 1, 1) for v in (OPENAI_CLIP_MEAN, OPENAI_CLIP_STD)
+    )
     return (pages.permute(0, 3, 1, 2).float() / 255 - mean) / deviation
 
 
@@ -182,9 +194,8 @@ def tower_of_llava(model: Any, weights: Weights, pages: Tensor, offsets: Tensor)
     x = F.conv2d(normalised(pages).to(kernel.dtype), kernel, stride=14).flatten(2).transpose(1, 2)
     first = weights[name + "embeddings.class_embedding"].expand(b, 1, -1)
     place = weights[name + "embeddings.position_embedding.weight"]
-    cells = torch.arange(side * side)
-    page = config.image_size // 14
-    at = (cells // side + offsets[:, :1]) * page + cells % side + offsets[:, 1:]
+    row, column = cells_at(side, offsets)
+    at = row * (config.image_size // 14) + column
     x = torch.cat([first + place[:1], x + place[1 + at]], 1)
     x = _layer(x, weights, name + "pre_layrnorm")
     for number in range(config.num_hidden_layers + model.config.vision_feature_layer + 1):

@@ -18,7 +18,7 @@ from vicoset.tiny.bench.item import RESOLUTIONS
 from vicoset.tiny.train import forward, losses, start
 from vicoset.tiny.train.journal import say
 from vicoset.tiny.train.optimise import Optimiser, share_of
-from vicoset.tiny.train.pages import BLANK, SIGNS, TASKS, Batch, make_batch
+from vicoset.tiny.train.pages import BLANK, SIGNS, TASKS, Batch, cells_at, make_batch
 from vicoset.tiny.train.recipe import POINTING, PROBED, RELATING, Phase
 
 NOISE = 0.05  # of the cells of a page that is given by signs
@@ -99,10 +99,12 @@ class Trainer:
             batch: any.
             name: seeds the noise.
         """
-        weights = self._copies(phase)
-        places = self.places[self._places_of(batch)]
+        weights = {key: value.bfloat16() for key, value in self.model.named_parameters()}
+        page = RESOLUTIONS[self.family].side
+        row, column = cells_at(phase.sheet.side, batch.offsets)
+        places = self.places[row * page + column]
         if phase.sheet.pixels:
-            visual = self._tower(weights, batch)
+            visual = forward.tower(self.model, self.family, weights, batch.pages, batch.offsets)
         else:
             drawn = torch.Generator().manual_seed(zlib.crc32(name.encode()))
             noise = torch.randn(places.shape, generator=drawn) * NOISE
@@ -124,7 +126,6 @@ class Trainer:
                 states = looks["states", PROBED]
                 probes = forward.split(self.probe[:-6], 0, (2, -1))
                 context = losses.context_loss(states, probes, batch)
-                page = RESOLUTIONS[self.family].side
                 context = context + losses.place_loss(states, self.probe[-6:-4], batch, page)
                 pointer = losses.pointer_loss(looks, batch)
                 total = total + phase.weights.context * context + phase.weights.pointer * pointer
@@ -194,25 +195,6 @@ class Trainer:
         for name, value in self.model.named_parameters():
             value.requires_grad_(not name.startswith(phase.frozen))
         return Optimiser(self.model, (self.probe,) if phase.weights.context else ())
-
-    def _copies(self, phase: Phase) -> dict[str, Tensor]:
-        """bfloat16 copies of the weights that the phase uses."""
-        used = self.model.named_parameters()
-        return {name: value.bfloat16() for name, value in used}
-
-    def _tower(self, weights: dict[str, Tensor], batch: Batch) -> Tensor:
-        if self.family == "qwen":
-            return forward.tower_of_qwen(self.model, weights, batch.pages)
-        return forward.tower_of_llava(self.model, weights, batch.pages, batch.offsets)
-
-    def _places_of(self, batch: Batch) -> Tensor:
-        """[B, N] index of every cell on the page that the model knows."""
-        count = batch.signs.shape[1]
-        side, page = round(count**0.5), RESOLUTIONS[self.family].side
-        cells = torch.arange(count)
-        down, across = batch.offsets[:, :1], batch.offsets[:, 1:]
-        found: Tensor = (cells // side + down) * page + cells % side + across
-        return found
 
     def _sign_loss(self, found: Tensor, batch: Batch) -> Tensor:
         """Distance from what the cells show, and which signs they are nearest to."""

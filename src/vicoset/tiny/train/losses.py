@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vicoset.tiny.train.forward import Looks
-from vicoset.tiny.train.pages import NOTHING, SIGNS, TASKS, Batch
+from vicoset.tiny.train.pages import NOTHING, SIGNS, TASKS, Batch, cells_at
 
 NEAR = 12.0  # places are compared in twelfths of a page
 
@@ -58,8 +58,7 @@ def place_loss(states: Tensor, probe: Tensor, batch: Batch, page: int) -> Tensor
     objects = batch.signs[..., 1] != SIGNS
     if not objects.any():
         return states.new_zeros((), dtype=torch.float32)
-    cells = torch.arange(states.shape[1])
-    there = torch.stack([cells // side, cells % side], -1) + batch.offsets[:, None]
+    there = torch.stack(cells_at(side, batch.offsets), -1)
     wanted = there[objects] / page - 0.5
     return F.smooth_l1_loss(NEAR * _probed(states[objects], probe), NEAR * wanted)
 

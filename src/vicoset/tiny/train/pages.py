@@ -174,6 +174,17 @@ def _evidence(question: Question, family: str, side: int) -> list[list[int]]:
     return [row + [NOTHING] * (5 - len(row)) for row in rows]
 
 
+def cells_at(side: int, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """[B, side * side] rows, and columns, of a picture's cells on the page that the model knows.
+
+    Args:
+        side: cells per side of the picture.
+        offsets: [B, 2] rows above and columns before it.
+    """
+    cells = torch.arange(side * side)
+    return cells // side + offsets[:, :1], cells % side + offsets[:, 1:]
+
+
 def _scene(name: str, kind: str, sheet: Sheet, split: str) -> Scene:
     """A scene with questions; one without any is drawn again."""
     each = -(-sheet.slots // len(TASKS_OF[kind]))

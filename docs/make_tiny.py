@@ -329,7 +329,8 @@ def _exam(commonest: dict[str, float], runs: list[dict[str, Any]]) -> str:
     heads = " | ".join(f"seed {run['seed']} | another picture | blank" for run in runs)
     lines_ = [
         "Test questions answered exactly, in percent with 95% intervals (pictures resampled, "
-        "20,000 replicates):\n",
+        f"20,000 replicates; `python -m vicoset.tiny.train.exam FOLDER/model FOLDER/{EXAM}` asks "
+        "them, `python -m docs.make_tiny FOLDER` counts):\n",
         f"| task | questions | {heads} | commonest answer |",
         "| --- | ---: |" + " ---: | ---: | ---: |" * len(runs) + " ---: |",
     ]
@@ -391,7 +392,8 @@ intervals.
     "depths": """\
 ### Where in depth answers are read
 
-The same at K = 128, random and attention supports before each block: from the block on at which a
+The same study with `--keeps 128 --without downsample` and `random+drop@p,fastv+drop@p` of every
+p as `--methods`, random and attention supports before each block: from the block on at which a
 support that knows nothing of the question does no more harm, the answer has been read.
 
 """,
